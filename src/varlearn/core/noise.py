@@ -1,0 +1,147 @@
+"""Standard normal noise as a function: a key and a position decide each number.
+
+A stream of random numbers has a state that must be saved, is consumed by whoever reads it, and can only be produced in
+order. A function has none of these troubles: a resumed run draws what the uninterrupted run would have drawn, a
+regenerated sample equals the first one, a shard computes its own part, and PyTorch's global generator is never touched.
+
+The construction is SplitMix64 used as a counter-based generator, followed by Box and Muller's transform. Pair `j` of a
+key hashes the 64-bit counter `key + (j + 1) * GOLDEN`; the upper 31 bits give the radius, the lower 32 the angle::
+
+    u = (upper + 1/2) / 2^31        r = sqrt(-2 log u)        a = 2 pi * lower / 2^32  in [-pi, pi)
+    normal[2j] = r cos(a)           normal[2j + 1] = r sin(a)
+
+The smallest `u` is 2^-32, so numbers reach 6.66 standard deviations, as they should once in about 4 * 10^10 draws.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+GOLDEN = 0x9E3779B97F4A7C15
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_MIX_LAST_SHIFT = 31
+_WORD = (1 << 64) - 1
+
+# Numbers are made in blocks that stay in a core's cache; accelerators take a tensor whole.
+_CPU_BLOCK = 1 << 18
+
+
+def derive_key(seed: int, draw: int, replica: int = 0, index: int = 0, stream: int = 0) -> int:
+    """Fold the coordinates of a noise tensor into one 64-bit key.
+
+    Args:
+        seed: the run's seed, any integer (taken modulo 2^64).
+        draw: which sample of the weights.
+        replica: which of several processes that draw independent samples.
+        index: which parameter tensor.
+        stream: which use, so that evaluation never repeats what training draws.
+
+    Returns:
+        An integer in [0, 2^64). The order of the coordinates matters.
+
+    >>> derive_key(0, 1) == derive_key(0, 1)
+    True
+    >>> len({derive_key(0, 1), derive_key(1, 0), derive_key(0, 0, 1), derive_key(0, 0, 0, 1), derive_key(0, 0, 0, 0, 1)})
+    5
+    """
+    key = 0
+    for part in (seed, stream, draw, replica, index):
+        key = fold_in(key, part)
+    return key
+
+
+def fold_in(key: int, part: int) -> int:
+    """The key of one more coordinate: `derive_key` folds in seed, stream, draw, replica and index, in this order.
+
+    >>> fold_in(derive_key(3, 5, index=0), 1) == derive_key(3, 5, index=1)
+    False
+    """
+    return _mix((key ^ part) + GOLDEN)
+
+
+def normal_(out: Tensor, key: int, offset: int = 0) -> Tensor:
+    """Fill `out` with the normals number `offset`, `offset + 1`, ... of `key`, in row-major order.
+
+    Args:
+        out: contiguous float tensor of any shape on any device.
+        key: from `derive_key`.
+        offset: position of `out`'s first element; a shard passes its own.
+
+    Returns:
+        `out`.
+
+    >>> whole = normal_(torch.empty(10), key=7)
+    >>> part = normal_(torch.empty(3), key=7, offset=5)
+    >>> torch.equal(whole[5:8], part)
+    True
+    """
+    if not out.is_contiguous():
+        raise ValueError(f"normal_ fills contiguous tensors, got strides {tuple(out.stride())}; fill a contiguous one and copy")
+    flat = out.view(-1)
+    if out.device.type != "cpu":
+        _fill(flat, key, offset)
+        return out
+    for start in range(0, flat.numel(), _CPU_BLOCK):
+        _fill(flat[start : start + _CPU_BLOCK], key, offset + start)
+    return out
+
+
+def _fill(flat: Tensor, key: int, offset: int) -> None:
+    first, odd = divmod(offset, 2)
+    last = (offset + flat.numel() + 1) // 2
+    counter = torch.arange(first + 1, last + 1, device=flat.device).mul_(signed(GOLDEN)).add_(signed(key))
+    cosine, sine = normal_pairs(counter, _transform_dtype(flat))
+    if odd:
+        flat[0::2] = sine[: (flat.numel() + 1) // 2]
+        flat[1::2] = cosine[1 : 1 + flat.numel() // 2]
+    else:
+        flat[0::2] = cosine
+        flat[1::2] = sine[: flat.numel() // 2]
+
+
+def normal_pairs(counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The two normals of each 64-bit counter.
+
+    Args:
+        counter: int64 tensor holding key + (j + 1) * GOLDEN modulo 2^64 for the pairs j; overwritten.
+        dtype: float32 or float64, in which the transform is done.
+
+    Returns:
+        (normal[2j], normal[2j + 1]), each of `counter`'s shape.
+    """
+    bits = counter
+    for shift, factor in _MIX:
+        bits.bitwise_xor_(_shift_right(bits, shift)).mul_(signed(factor))
+    bits.bitwise_xor_(_shift_right(bits, _MIX_LAST_SHIFT))
+    uniform = _shift_right(bits, 33).to(dtype).add_(0.5).mul_(2.0**-31)
+    radius = uniform.log_().mul_(-2.0).sqrt_()
+    angle = bits.to(torch.int32).to(dtype).mul_(2.0 * math.pi * 2.0**-32)
+    return torch.cos(angle).mul_(radius), angle.sin_().mul_(radius)
+
+
+def signed(word: int) -> int:
+    """The int64 with the bits of a 64-bit word.
+
+    >>> signed((1 << 64) - 1)
+    -1
+    """
+    return word - (1 << 64) if word >> 63 else word
+
+
+def _transform_dtype(out: Tensor) -> torch.dtype:
+    return torch.float64 if out.dtype == torch.float64 else torch.float32
+
+
+def _shift_right(bits: Tensor, by: int) -> Tensor:
+    """Logical shift: int64's own `>>` repeats the sign bit."""
+    return (bits >> by).bitwise_and_((1 << (64 - by)) - 1)
+
+
+def _mix(word: int) -> int:
+    word &= _WORD
+    for shift, factor in _MIX:
+        word = (word ^ (word >> shift)) * factor & _WORD
+    return word ^ (word >> _MIX_LAST_SHIFT)

@@ -1,0 +1,177 @@
+"""Algorithm 1 (IVON) as pure functions on tensors, one per line of the paper. The rule stands here and nowhere else.
+
+Symbols: m `mean`, h `hess`, g `momentum`, sigma `std`, lambda `ess`, delta `weight_decay`, xi `clip_radius`,
+alpha `lr`, m0 `prior_mean`. Hyperparameters are Python floats (float64) until they meet a tensor.
+
+In exact arithmetic h + delta > 0 always. In floating point a gradient near the largest number overflows, and a thousand
+halvings of h + delta underflow. Each line therefore saturates: what leaves it is finite, and h + delta is a normal
+positive number. Saturation sets in near 10^37 and 10^-31 in float32, far from anything that a training run visits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Hyper(NamedTuple):
+    """The scalars of one step, for one parameter.
+
+    Attributes:
+        lr: alpha_t, already multiplied by (h0 + delta) where the paper's rescaling is on.
+        ess: lambda, the effective sample size.
+        weight_decay: delta.
+        beta1: momentum of the gradient.
+        beta2: momentum of the Hessian.
+        clip_radius: xi, the bound on each entry of the preconditioned gradient.
+        debias: 1 - beta1^t, or 1 without debiasing.
+    """
+
+    lr: float
+    ess: float
+    weight_decay: float
+    beta1: float
+    beta2: float
+    clip_radius: float
+    debias: float
+
+
+class Gaussian(NamedTuple):
+    """What a step updates: the mean, the momentum and the Hessian of one parameter."""
+
+    mean: Tensor
+    momentum: Tensor
+    hess: Tensor
+
+
+def std(hess: Tensor, ess: float, weight_decay: float) -> Tensor:
+    """Line 8: sigma = 1 / sqrt(lambda (h + delta)).
+
+    >>> std(torch.tensor([0.25]), ess=100.0, weight_decay=0.0)
+    tensor([0.2000])
+    """
+    return (hess + weight_decay).rsqrt_().mul_(1.0 / math.sqrt(ess))
+
+
+def sample(mean: Tensor, std: Tensor, noise: Tensor) -> Tensor:
+    """Line 2: theta = m + sigma * epsilon.
+
+    >>> sample(torch.tensor([1.0]), torch.tensor([0.5]), torch.tensor([2.0]))
+    tensor([2.])
+    """
+    return torch.addcmul(mean, std, noise)
+
+
+def hess_reparam(grad: Tensor, noise: Tensor, std: Tensor) -> Tensor:
+    """Line 3: the reparameterization estimate ghat * (theta - m) / sigma^2, which is ghat * epsilon / sigma.
+
+    >>> hess_reparam(torch.tensor([3.0]), torch.tensor([2.0]), torch.tensor([0.5]))
+    tensor([12.])
+    """
+    return saturate_((grad * noise).div_(std))
+
+
+def hess_squared_gradient(grad: Tensor) -> Tensor:
+    """The squared-gradient estimate ghat^2 (Appendix B.2), without any factor of lambda.
+
+    >>> hess_squared_gradient(torch.tensor([-3.0]))
+    tensor([9.])
+    """
+    return saturate_(grad * grad)
+
+
+def update_momentum(momentum: Tensor, grad: Tensor, beta1: float) -> Tensor:
+    """Line 4: g <- beta1 g + (1 - beta1) ghat.
+
+    >>> update_momentum(torch.tensor([1.0]), torch.tensor([3.0]), beta1=0.5)
+    tensor([2.])
+    """
+    return (momentum * beta1).add_(grad, alpha=1.0 - beta1)
+
+
+def update_hess(hess: Tensor, estimate: Tensor, beta2: float, weight_decay: float) -> Tensor:
+    """Line 5: h <- beta2 h + (1 - beta2) hhat + (1/2) (1 - beta2)^2 (h - hhat)^2 / (h + delta).
+
+    With x = (1 - beta2)(hhat - h)/(h + delta) this is h + delta <- (h + delta)(1 + x + x^2/2), and 1 + x + x^2/2 >= 1/2
+    for every x: the precision at most halves in a step, whatever the estimate.
+
+    >>> update_hess(torch.tensor([1.0]), torch.tensor([-1.0]), beta2=0.5, weight_decay=0.0)
+    tensor([0.5000])
+    """
+    step = (estimate - hess).mul_(1.0 - beta2)
+    relative = step / (hess + weight_decay)
+    # The product is +inf at worst and the other terms are finite, so the sum is never NaN.
+    updated = (hess + step).addcmul_(step, relative, value=0.5)
+    return updated.clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
+
+
+def update_mean(
+    mean: Tensor, momentum: Tensor, hess: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0
+) -> Tensor:
+    """Lines 6 and 7: gbar = g / (1 - beta1^t); m <- m - alpha clip((gbar + delta (m - m0)) / (h + delta), xi).
+
+    >>> hyper = Hyper(lr=0.5, ess=1.0, weight_decay=1.0, beta1=0.0, beta2=0.9, clip_radius=math.inf, debias=1.0)
+    >>> update_mean(torch.tensor([2.0]), torch.tensor([4.0]), torch.tensor([1.0]), hyper)
+    tensor([0.5000])
+    """
+    bound = largest(mean.dtype)
+    direction = (momentum / hyper.debias).add_(mean - prior_mean, alpha=hyper.weight_decay)
+    radius = min(hyper.clip_radius, bound)
+    direction = direction.div_(hess + hyper.weight_decay).clamp_(-radius, radius)
+    return saturate_(direction.mul_(-hyper.lr).add_(mean), max(1.0, hyper.weight_decay))
+
+
+def step(
+    q: Gaussian, grad: Tensor, estimate: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0
+) -> Gaussian:
+    """Lines 4 to 7: the Gaussian after one step.
+
+    Args:
+        q: the Gaussian before.
+        grad: ghat, the gradient averaged over samples and devices.
+        estimate: hhat, likewise averaged.
+        hyper: this step's scalars.
+        prior_mean: m0, where the quadratic penalty is centred.
+
+    Returns:
+        The Gaussian after. The mean moves with the new Hessian; only the momentum is debiased.
+    """
+    momentum = update_momentum(q.momentum, grad, hyper.beta1)
+    hess = update_hess(q.hess, estimate, hyper.beta2, hyper.weight_decay)
+    mean = update_mean(q.mean, momentum, hess, hyper, prior_mean)
+    return Gaussian(mean, momentum, hess)
+
+
+def kl_divergence(
+    mean: Tensor, hess: Tensor, ess: float, weight_decay: float, prior_mean: Tensor | float = 0.0
+) -> Tensor:
+    """KL(q || p) summed over entries, with the prior N(m0, 1/s0) of precision s0 = lambda delta.
+
+    KL = 1/2 sum [ s0 / (lambda (h + delta)) - 1 + log(lambda (h + delta) / s0) + s0 (m - m0)^2 ], in float64.
+
+    >>> kl_divergence(torch.tensor([2.0]), torch.tensor([0.0]), ess=10.0, weight_decay=0.1)
+    tensor(2., dtype=torch.float64)
+    """
+    ratio = hess.double().add_(weight_decay).div_(weight_decay)
+    offset = (mean.double() - prior_mean).square_().mul_(ess * weight_decay)
+    return 0.5 * (ratio.reciprocal() - 1.0 + ratio.log() + offset).sum()
+
+
+def largest(dtype: torch.dtype) -> float:
+    """The bound at which a state tensor saturates: a sixteenth of the largest number."""
+    return torch.finfo(dtype).max / 16
+
+
+def lowest_hess(weight_decay: float, dtype: torch.dtype) -> float:
+    """The smallest h, such that h + delta is positive also when it is computed in `dtype`."""
+    info = torch.finfo(dtype)
+    return -weight_decay + max(8.0 * info.eps * weight_decay, info.tiny / info.eps)
+
+
+def saturate_(values: Tensor, margin: float = 1.0) -> Tensor:
+    """Bound `values` in place to what the next line can take without overflow."""
+    bound = largest(values.dtype) / margin
+    return values.clamp_(-bound, bound)

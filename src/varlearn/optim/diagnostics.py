@@ -1,0 +1,127 @@
+"""Statistics of the learned posterior: what Appendix A says to monitor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from varlearn.optim.objective import prior_mean
+
+
+@dataclass(frozen=True)
+class GroupDiagnostics:
+    """One parameter group after some steps; floats, ready for a log.
+
+    Attributes:
+        params: number of scalar parameters with a state.
+        step: steps taken, the largest among the parameters.
+        hess_mean: mean of h.
+        hess_min: smallest h.
+        hess_max: largest h.
+        hess_negative: how many entries have h < 0 (allowed: h + delta is positive).
+        hess_moved: mean of |h - h0| / (h0 + delta): 0 means that nothing was learned about the curvature.
+        std_mean: mean of sigma.
+        std_min: smallest sigma.
+        std_max: largest sigma.
+        clipped: fraction of entries whose preconditioned gradient reaches the clip radius.
+        effective_step: root mean square of the next change of the mean, alpha * clip((gbar + delta m) / (h + delta)).
+        advice: what to change if h does not move, else None.
+    """
+
+    params: int
+    step: int
+    hess_mean: float
+    hess_min: float
+    hess_max: float
+    hess_negative: int
+    hess_moved: float
+    std_mean: float
+    std_min: float
+    std_max: float
+    clipped: float
+    effective_step: float
+    advice: str | None
+
+
+@torch.no_grad()
+def diagnose(optimizer: Optimizer) -> list[GroupDiagnostics]:
+    """The diagnostics of every group that has taken a sample; one pass over the state, no gradient needed."""
+    return [_diagnose_group(optimizer, group) for group in optimizer.param_groups if _with_state(optimizer, group)]
+
+
+def _with_state(optimizer: Optimizer, group: dict[str, Any]) -> list[Tensor]:
+    return [p for p in group["params"] if p.numel() > 0 and "hess" in optimizer.state.get(p, {})]
+
+
+def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnostics:
+    params = _with_state(optimizer, group)
+    count = sum(param.numel() for param in params)
+    scale = float(group["hess_init"]) + float(group["weight_decay"])
+    weight_decay, ess, radius = float(group["weight_decay"]), float(group["ess"]), float(group["clip_radius"])
+    lr = float(group["lr"]) * (scale if group["rescale_lr"] else 1.0)
+    rows = []
+    for param in params:
+        state = optimizer.state[param]
+        hess = state["hess"]
+        std = (hess + weight_decay).rsqrt_().div_(math.sqrt(ess))
+        direction = _direction(param, state, group)
+        moves = direction.clamp(-radius, radius)
+        rows.append(
+            torch.stack(
+                [
+                    hess.sum(dtype=torch.float64),
+                    hess.min().double(),
+                    hess.max().double(),
+                    (hess < 0).sum().double(),
+                    (hess - float(group["hess_init"])).abs_().sum(dtype=torch.float64),
+                    std.sum(dtype=torch.float64),
+                    std.min().double(),
+                    std.max().double(),
+                    (direction.abs() >= radius).sum().double(),
+                    moves.double().square().sum(),
+                ]
+            ).cpu()
+        )
+    table = torch.stack(rows)  # (parameters, statistics)
+    total, least, most = table.sum(0).tolist(), table.amin(0).tolist(), table.amax(0).tolist()
+    step = max(optimizer.state[param]["step"] for param in params)
+    moved = total[4] / count / scale
+    return GroupDiagnostics(
+        params=count,
+        step=step,
+        hess_mean=total[0] / count,
+        hess_min=least[1],
+        hess_max=most[2],
+        hess_negative=int(total[3]),
+        hess_moved=moved,
+        std_mean=total[5] / count,
+        std_min=least[6],
+        std_max=most[7],
+        clipped=total[8] / count,
+        effective_step=lr * math.sqrt(total[9] / count),
+        advice=_advice(moved, step, float(group["betas"][1])),
+    )
+
+
+def _direction(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    """(gbar + delta (m - m0)) / (h + delta) as the state stands."""
+    weight_decay = float(group["weight_decay"])
+    debias = 1.0 - float(group["betas"][0]) ** state["step"] if group["debias"] and state["step"] else 1.0
+    offset = state.get("mean", param) - prior_mean(state, group)
+    return (state["momentum"] / debias).add_(offset, alpha=weight_decay).div_(state["hess"] + weight_decay)
+
+
+def _advice(moved: float, step: int, beta2: float) -> str | None:
+    if step < 100 or moved >= 0.02:
+        return None
+    reach = 1.0 - beta2**step
+    return (
+        f"h has moved {moved:.2%} from hess_init in {step} steps, so sigma is still the initial guess and averaging over "
+        f"samples may be worse than the mean; beta2={beta2:g} lets h forget {reach:.1%} of its start in that time. "
+        f"Use a smaller beta2 (about 1 - 2/steps), or varlearn.presets.auto(n, steps)"
+    )

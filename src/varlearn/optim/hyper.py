@@ -1,0 +1,127 @@
+"""Hyperparameters of a parameter group: their names, their aliases, and what values they may take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+from torch import Tensor
+
+# ivon-opt's words for the two estimators, and ours.
+_APPROXIMATIONS = {
+    "reparam": "reparam",
+    "price": "reparam",
+    "squared_gradient": "squared_gradient",
+    "gradsq": "squared_gradient",
+}
+
+_POSITIVE = "> 0 and finite", lambda value: 0.0 < value < math.inf
+_NON_NEGATIVE = ">= 0 and finite", lambda value: 0.0 <= value < math.inf
+_MOMENTUM = ">= 0 and < 1", lambda value: 0.0 <= value < 1.0
+
+_NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
+    "lr": (_NON_NEGATIVE, "ResNets take the learning rate that works for SGD, or a little more"),
+    "ess": (_POSITIVE, "use the number of training examples"),
+    "hess_init": (_POSITIVE, "0.01 to 1 is typical"),
+    "weight_decay": (_NON_NEGATIVE, "use the value that works for SGD, or 1e-6 to 1e-5 for transformers"),
+    "clip_radius": (("> 0", lambda value: value > 0.0), "use math.inf for no clipping, or 1e-3 for transformers"),
+}
+_FLAGS = ("rescale_lr", "debias", "maximize")
+_CHOICES = {
+    "noise": ("independent", "shared"),
+    "nonfinite": ("skip", "raise"),
+    "memory": ("fast", "lean"),
+    "foreach": (None, True, False),
+    "fused": (None, True, False),
+}
+
+
+def normalize(group: dict[str, Any]) -> None:
+    """Replace ivon-opt's names by ours in a group that is about to be added: beta1, beta2, price, gradsq.
+
+    >>> group = {"betas": (0.9, 0.99999), "beta2": 0.999, "hess_approx": "price"}
+    >>> normalize(group)
+    >>> group
+    {'betas': (0.9, 0.999), 'hess_approx': 'reparam'}
+    """
+    beta1, beta2 = _pair(group["betas"])
+    group["betas"] = (group.pop("beta1", beta1), group.pop("beta2", beta2))
+    approximation = group["hess_approx"]
+    if not isinstance(approximation, str) or approximation not in _APPROXIMATIONS:
+        raise ValueError(_message("hess_approx", approximation, f"one of {sorted(_APPROXIMATIONS)}", "use 'reparam'"))
+    group["hess_approx"] = _APPROXIMATIONS[approximation]
+
+
+def check(group: dict[str, Any]) -> None:
+    """Raise TypeError or ValueError, with value, rule and cure, at the first bad hyperparameter of `group`.
+
+    >>> check({"lr": 0.1, "ess": 0.0})
+    Traceback (most recent call last):
+        ...
+    ValueError: ess=0.0 must be > 0 and finite; use the number of training examples
+    """
+    for name, ((rule, holds), cure) in _NUMBERS.items():
+        _check_number(name, group[name], rule, holds, cure)
+    for name, beta in zip(("beta1", "beta2"), _pair(group["betas"]), strict=True):
+        cure = "0.9 is usual" if name == "beta1" else "1 - 1e-5 is the paper's; shorter runs need a smaller one"
+        _check_number(name, beta, *_MOMENTUM, cure)
+    for name in ("mc_samples", "seed", "draws"):
+        lowest = 1 if name == "mc_samples" else 0
+        _check_integer(name, group[name], lowest)
+    for name in _FLAGS:
+        if not isinstance(group[name], bool):
+            raise TypeError(_message(name, group[name], "True or False", "pass a bool"))
+    for name, choices in _CHOICES.items():
+        if group[name] not in choices:
+            raise ValueError(_message(name, group[name], f"one of {choices}", f"the default is {choices[0]!r}"))
+    if group["foreach"] and group["fused"]:
+        raise ValueError("foreach=True and fused=True name two paths; pass one of them")
+    prior_mean = group["prior_mean"]
+    if prior_mean not in (None, "init", "given"):
+        _check_number("prior_mean", prior_mean, "finite", math.isfinite, "use None, a number, 'init' or tensors")
+    if group["max_grad_norm"] is not None:
+        _check_number("max_grad_norm", group["max_grad_norm"], *_POSITIVE, "use None for no clipping, or 1.0")
+
+
+def check_params(group: dict[str, Any]) -> None:
+    """Refuse what cannot be sampled: duplicates, complex and integer tensors."""
+    params = group.get("params") if isinstance(group, dict) else None
+    if params is None or isinstance(params, (Tensor, set)):
+        return
+    group["params"] = params = list(params)
+    tensors = [param[1] if isinstance(param, tuple) else param for param in params]
+    if len({id(tensor) for tensor in tensors}) != len(tensors):
+        raise ValueError("a parameter appears twice in one group; list each parameter once (tied weights are one parameter)")
+    for tensor in tensors:
+        if isinstance(tensor, Tensor) and not tensor.is_floating_point():
+            raise ValueError(f"a parameter has dtype {tensor.dtype}; IVON samples real floating-point parameters, pass others to another optimizer")
+
+
+def _check_number(name: str, value: Any, rule: str, holds: Callable[[float], bool], cure: str) -> None:
+    if isinstance(value, Tensor):
+        if value.numel() != 1 or value.is_complex():
+            raise TypeError(_message(name, value, "one real number", "pass a float or a one-element tensor"))
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(_message(name, value, f"a number {rule}", cure))
+    if not holds(float(value)):
+        raise ValueError(_message(name, value, rule, cure))
+
+
+def _check_integer(name: str, value: Any, lowest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(_message(name, value, f"an integer >= {lowest}", f"pass int({value!r})"))
+    if value < lowest:
+        raise ValueError(_message(name, value, f">= {lowest}", f"{lowest} is the least"))
+
+
+def _pair(betas: Any) -> tuple[Any, Any]:
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise TypeError(_message("betas", betas, "a pair (beta1, beta2)", "use (0.9, 0.99999)"))
+    return betas[0], betas[1]
+
+
+def _message(name: str, value: object, rule: str, cure: str) -> str:
+    return f"{name}={value!r} must be {rule}; {cure}"

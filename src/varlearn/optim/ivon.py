@@ -1,0 +1,253 @@
+"""IVON as a `torch.optim.Optimizer`."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from varlearn.core.update import Hyper
+from varlearn.optim import hyper, objective, paths
+from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
+from varlearn.optim.tasks import Step
+from varlearn.optim.variational import VariationalOptimizer
+from varlearn.optim.weights import refresh_mean
+from varlearn.optim.window import Window
+
+_log = logging.getLogger("varlearn")
+
+
+class IVON(VariationalOptimizer):
+    r"""Improved Variational Online Newton: AdamW's place in the loop, a Gaussian over the weights as the result.
+
+    Minimizes lambda * E_q[loss] + KL(q || p) over q = N(m, sigma^2), with sigma = 1 / sqrt(lambda (h + delta)) and the
+    prior p = N(m0, 1 / (lambda delta)). The loss is a mean over examples. Each step needs the gradient at a sample of q::
+
+        for inputs, targets in loader:
+            with opt.sampled_params(train=True):      # weights are a sample inside, the mean outside
+                opt.zero_grad()
+                loss_fn(model(inputs), targets).backward()
+            opt.step()
+
+    Several blocks before a `step()` are several Monte-Carlo samples, and are averaged; do not divide the loss.
+    Micro-batches of one sample share a block; divide the loss by their number as usual. Trainers that call
+    `optimizer.train()` and `optimizer.eval()` need no block. Between backward and `step()`, `p.grad` is what it is with
+    every optimizer: clip it, unscale it, log it.
+
+    Args:
+        params: parameters, named parameters, or groups of them, as for every PyTorch optimizer.
+        lr: alpha. For ResNets SGD's, or larger; momentum is an average here, so SGD's 0.1 with momentum 0.9 is 1.0.
+        ess: lambda, the effective sample size; start with the number of training examples.
+        hess_init: h0. Larger is more deterministic at first; 0.01 to 1 is typical.
+        betas: (beta1, beta2), the momenta of the gradient and of the Hessian. `beta1=` and `beta2=` work too.
+        weight_decay: delta. It is the prior: its precision is ess * weight_decay.
+        mc_samples: how many samples `step(closure)` draws; the largest among the groups counts.
+        clip_radius: xi, the bound on each entry of the preconditioned gradient. 1e-3 helps transformers.
+        rescale_lr: multiply lr by (h0 + delta), so that the first steps are as long as SGD's.
+        debias: divide the momentum by 1 - beta1^t.
+        hess_approx: "reparam" (the paper's) or "squared_gradient". ivon-opt's "price" and "gradsq" mean the same.
+        prior_mean: m0: None for 0, a number, "init" for the weights at the first sample, or one tensor per parameter
+            (a sequence, or a dict by name where parameters are named).
+        noise: "independent" samples on each rank of a process group, or one that they have in common ("shared").
+        seed: of the noise. None takes `torch.initial_seed()`, so `torch.manual_seed` decides; nothing is consumed.
+        nonfinite: what a NaN or infinite gradient does to `step()`: "skip" it, state untouched, or "raise".
+        max_grad_norm: clip ghat to this norm over all parameters, and leave hhat alone. `clip_grad_norm_` instead
+            shrinks both, which biases h.
+        memory: "fast" keeps a copy of the mean while a sample is in; "lean" saves it and recovers the mean by
+            subtracting the noise, an ulp off.
+        foreach: True for the path of few large tensor operations; None decides by device.
+        fused: True for the compiled path; None decides by device and compiler. Both False: the plain loop.
+        maximize: ascend instead of descend.
+        beta1: instead of `betas`.
+        beta2: instead of `betas`.
+        sync: ivon-opt's switch for averaging over ranks; accepted and not needed.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
+    >>> opt = IVON([weight], lr=0.5, ess=100.0, betas=(0.9, 0.99), weight_decay=0.0, seed=0)
+    >>> for _ in range(500):
+    ...     with opt.sampled_params(train=True):
+    ...         opt.zero_grad()
+    ...         (2.0 * (weight - 1.0) ** 2).sum().backward()
+    ...     opt.step()
+    >>> abs(weight.item() - 1.0) < 0.1, 3.0 < opt.state[weight]["hess"].item() < 5.0  # mode 1, curvature 4
+    (True, True)
+    """
+
+    _step_supports_amp_scaling = True  # GradScaler hands over its scale, and whether it found an overflow
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor,
+        ess: float,
+        *,
+        hess_init: float = 1.0,
+        betas: tuple[float, float] = (0.9, 0.99999),
+        weight_decay: float = 1e-4,
+        mc_samples: int = 1,
+        clip_radius: float = math.inf,
+        rescale_lr: bool = True,
+        debias: bool = True,
+        hess_approx: Literal["reparam", "squared_gradient", "price", "gradsq"] = "reparam",
+        prior_mean: None | float | Literal["init"] | Sequence[Tensor] | Mapping[str, Tensor] = None,
+        noise: Literal["independent", "shared"] = "independent",
+        seed: int | None = None,
+        nonfinite: Literal["skip", "raise"] = "skip",
+        max_grad_norm: float | None = None,
+        memory: Literal["fast", "lean"] = "fast",
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        maximize: bool = False,
+        beta1: float | None = None,
+        beta2: float | None = None,
+        sync: bool | None = None,
+    ) -> None:
+        del sync
+        aliases = {name: beta for name, beta in (("beta1", beta1), ("beta2", beta2)) if beta is not None}
+        defaults = {
+            "lr": lr,
+            "ess": ess,
+            "hess_init": hess_init,
+            "betas": betas,
+            "weight_decay": weight_decay,
+            "mc_samples": mc_samples,
+            "clip_radius": clip_radius,
+            "rescale_lr": rescale_lr,
+            "debias": debias,
+            "hess_approx": hess_approx,
+            "prior_mean": prior_mean,
+            "noise": noise,
+            "seed": torch.initial_seed() if seed is None else seed,
+            "nonfinite": nonfinite,
+            "max_grad_norm": max_grad_norm,
+            "memory": memory,
+            "foreach": foreach,
+            "fused": fused,
+            "maximize": maximize,
+            "draws": 0,
+        }
+        defaults |= aliases
+        given = objective.is_given(prior_mean)
+        defaults["prior_mean"] = "given" if given else prior_mean
+        hyper.normalize(defaults)
+        super().__init__(params, defaults)
+        if given:
+            objective.assign_prior_mean(self, self.param_groups, prior_mean)
+
+    def _start(self) -> None:
+        super()._start()
+        self._skipped = 0
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with their own hyperparameters; they join at the next sample."""
+        prior_mean = param_group.get("prior_mean") if isinstance(param_group, dict) else None
+        given = objective.is_given(prior_mean)
+        if given:
+            param_group["prior_mean"] = "given"
+        super().add_param_group(param_group)
+        if given:
+            objective.assign_prior_mean(self, self.param_groups[-1:], prior_mean)
+
+    def _update(self, window: Window) -> None:
+        work = [
+            (group, param, grad)
+            for group in self.param_groups
+            for param in group["params"]
+            if param.requires_grad and (grad := window.gradient(param)) is not None
+        ]
+        scale = getattr(self, "grad_scale", None)
+        overflow = getattr(self, "found_inf", None)
+        if overflow is not None and float(overflow) > 0.0:
+            self._skipped += 1  # GradScaler lowers its scale and goes on
+            return
+        if not paths.all_finite([grad for _, _, grad in work]):
+            self._on_nonfinite(work)
+            return
+        unscale = 1.0 if scale is None else 1.0 / float(scale)
+        clip = self._clip_factors(work, unscale)
+        paths.step([(group, self._task(window, group, param, grad, unscale, clip[id(group)])) for group, param, grad in work])
+
+    def _task(
+        self, window: Window, group: dict[str, Any], param: Tensor, grad: Tensor, unscale: float, clip: float
+    ) -> Step:
+        state = self.state[param]
+        state["step"] += 1
+        mean = state.get("mean")
+        if mean is not None:
+            refresh_mean(param, mean)
+        factor = -unscale if group["maximize"] else unscale
+        estimate = window.estimates.get(param)
+        if estimate is not None and len(window.samples) > 1 and param not in window.given:
+            ratio = factor * window.gradient_ratio(param, grad)
+            estimate.mul_(ratio if group["hess_approx"] == "reparam" else ratio * ratio)
+        return Step(
+            param=param,
+            mean=param if mean is None else mean,
+            momentum=state["momentum"],
+            hess=state["hess"],
+            grad=grad,
+            approximation=group["hess_approx"],
+            estimate=estimate,
+            noise=window.samples[0].entries[param].noise,
+            prior_mean=objective.prior_mean(state, group),
+            grad_factor=factor,
+            clip_factor=clip,
+            hyper=step_hyper(group, state["step"]),
+        )
+
+    def _clip_factors(self, work: list[tuple[dict[str, Any], Tensor, Tensor]], unscale: float) -> dict[int, float]:
+        """Group -> the factor that brings ghat to `max_grad_norm`, over the gradients of all groups."""
+        factors = {id(group): 1.0 for group in self.param_groups}
+        if work and any(group["max_grad_norm"] is not None for group in self.param_groups):
+            norms = torch._foreach_norm([grad for _, _, grad in work])
+            total = math.sqrt(sum(float(norm) ** 2 for norm in norms)) * unscale
+            for group in self.param_groups:
+                if group["max_grad_norm"] is not None:
+                    factors[id(group)] = min(1.0, float(group["max_grad_norm"]) / (total + 1e-6))
+        return factors
+
+    def _on_nonfinite(self, work: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
+        bad = [tuple(param.shape) for _, param, grad in work if not paths.all_finite([grad])]
+        self._skipped += 1
+        if any(group["nonfinite"] == "raise" for group in self.param_groups):
+            raise FloatingPointError(
+                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {bad[0]}; state and weights are "
+                "unchanged. Lower lr, raise hess_init or ess, or pass nonfinite='skip' to drop such steps"
+            )
+        if self._skipped == 1:
+            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), the first of shape %s", len(bad), bad[0])
+
+    # What the posterior says
+
+    def kl(self) -> Tensor:
+        """KL(q || p) from the prior N(m0, 1/(lambda delta)), summed over trainable parameters, in nats (float64)."""
+        return objective.kl(self)
+
+    def diagnostics(self) -> list[GroupDiagnostics]:
+        """Statistics of h, sigma and the step, one entry per group: what Appendix A says to monitor."""
+        return diagnose(self)
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were dropped for NaN or infinite gradients, by this object."""
+        return self._skipped
+
+
+def step_hyper(group: dict[str, Any], step: int) -> Hyper:
+    """The scalars of step number `step` (1 is the first) of a group."""
+    beta1, beta2 = (float(beta) for beta in group["betas"])
+    weight_decay = float(group["weight_decay"])
+    rescale = float(group["hess_init"]) + weight_decay if group["rescale_lr"] else 1.0
+    return Hyper(
+        lr=float(group["lr"]) * rescale,
+        ess=float(group["ess"]),
+        weight_decay=weight_decay,
+        beta1=beta1,
+        beta2=beta2,
+        clip_radius=float(group["clip_radius"]),
+        debias=1.0 - beta1**step if group["debias"] else 1.0,
+    )

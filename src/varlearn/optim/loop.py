@@ -1,0 +1,55 @@
+"""The plain path: one parameter after the other, the rule as it stands in `core.update`. Every other path is compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from varlearn.core import update
+from varlearn.core.noise import normal_
+from varlearn.optim.tasks import Draw, Noise, Step
+
+
+def draw(tasks: Sequence[Draw]) -> None:
+    """Perturb each parameter (line 2)."""
+    for task in tasks:
+        std = update.std(task.hess, task.noise.ess, task.noise.weight_decay)
+        task.param.copy_(update.sample(task.mean, std, epsilon(task.hess, task.noise).mul_(task.sign)))
+
+
+def step(tasks: Sequence[Step]) -> None:
+    """Update each parameter (lines 3 to 7)."""
+    for task in tasks:
+        grad = task.grad.to(task.hess.dtype) * task.grad_factor
+        if task.estimate is None:
+            hhat = estimate(task.approximation, grad, task.hess, task.noise)
+        else:
+            hhat = update.saturate_(task.estimate.to(task.hess.dtype, copy=True))
+        before = update.Gaussian(task.mean, task.momentum, task.hess)
+        after = update.step(before, grad.mul_(task.clip_factor), hhat, task.hyper, task.prior_mean)
+        for old, new in zip(before, after, strict=True):
+            old.copy_(new)
+        if task.param is not task.mean:
+            store_mean(task.param, task.mean)
+
+
+def estimate(approximation: str, grad: Tensor, hess: Tensor, noise: Noise) -> Tensor:
+    """hhat of one sample: line 3, or the squared gradient."""
+    if approximation == "squared_gradient":
+        return update.hess_squared_gradient(grad)
+    return update.hess_reparam(grad, epsilon(hess, noise), update.std(hess, noise.ess, noise.weight_decay))
+
+
+def epsilon(like: Tensor, noise: Noise) -> Tensor:
+    """The standard normals of a draw, in `like`'s shape, dtype and memory order."""
+    out = torch.empty_like(like)
+    normal_(out.as_strided((out.numel(),), (1,)), noise.key)
+    return out
+
+
+def store_mean(param: Tensor, mean: Tensor) -> None:
+    """Round a float32 mean into a float16 or bfloat16 parameter; the largest float16 is as far as it goes."""
+    bound = torch.finfo(param.dtype).max
+    param.copy_(mean.clamp_(-bound, bound))

@@ -1,0 +1,88 @@
+"""The prior and the objective: lambda E_q[loss] + KL(q || p)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from varlearn.core.update import kl_divergence
+from varlearn.optim.tasks import state_dtype
+
+
+def elbo(expected_loss: float | Tensor, kl: float | Tensor, ess: float) -> Tensor:
+    """The evidence lower bound -(lambda E_q[loss] + KL(q || p)), in nats.
+
+    Args:
+        expected_loss: the mean training loss per example, averaged over samples of q.
+        kl: from `IVON.kl()`.
+        ess: lambda.
+
+    >>> elbo(expected_loss=0.5, kl=3.0, ess=10.0)
+    tensor(-8., dtype=torch.float64)
+    """
+    return -(ess * torch.as_tensor(expected_loss, dtype=torch.float64) + torch.as_tensor(kl, dtype=torch.float64))
+
+
+def kl(optimizer: Optimizer) -> Tensor:
+    """KL(q || p) summed over the trainable parameters of an optimizer with IVON's state."""
+    total = torch.zeros((), dtype=torch.float64)
+    for group in optimizer.param_groups:
+        if group["weight_decay"] == 0.0:
+            raise ValueError("weight_decay=0.0 must be > 0 for a KL: the prior is flat and the divergence infinite")
+        for param in group["params"]:
+            if param.requires_grad:
+                state = optimizer.state.get(param, {})
+                mean = state.get("mean", param.detach())
+                hess = state.get("hess")
+                if hess is None:
+                    hess = torch.full_like(mean, group["hess_init"], dtype=state_dtype(param))
+                part = kl_divergence(
+                    mean, hess, float(group["ess"]), float(group["weight_decay"]), prior_mean(state, group, mean)
+                )
+                total += part.to(total.device)
+    return total
+
+
+def prior_mean(state: Mapping[str, Any], group: Mapping[str, Any], mean: Tensor | None = None) -> Tensor | float:
+    """m0 of one parameter. Before its first sample, "init" is where the parameter is now."""
+    if "prior_mean" in state:
+        return state["prior_mean"]
+    if group["prior_mean"] == "init" and mean is not None:
+        return mean
+    return 0.0 if group["prior_mean"] in (None, "init", "given") else float(group["prior_mean"])
+
+
+def is_given(prior_mean: object) -> bool:
+    """Whether m0 comes as tensors rather than None, a number or "init"."""
+    return isinstance(prior_mean, (Sequence, Mapping)) and not isinstance(prior_mean, str)
+
+
+def assign_prior_mean(
+    optimizer: Optimizer, groups: Sequence[Mapping[str, Any]], given: Sequence[Tensor] | Mapping[str, Tensor]
+) -> None:
+    """Store m0 in the state of each parameter of `groups`, in order or by name."""
+    params = [param for group in groups for param in group["params"]]
+    if isinstance(given, Mapping):
+        names = [name for group in groups for name in group.get("param_names", ())]
+        if len(names) != len(params):
+            raise ValueError("prior_mean as a dict needs named parameters; pass model.named_parameters(), or a list")
+        missing, extra = set(names) - set(given), set(given) - set(names)
+        if missing or extra:
+            raise ValueError(f"prior_mean does not fit the parameters: missing {sorted(missing)}, unexpected {sorted(extra)}")
+        given = [given[name] for name in names]
+    if len(given) != len(params):
+        raise ValueError(f"prior_mean has {len(given)} tensors for {len(params)} parameters; pass one for each, in order")
+    for position, (param, tensor) in enumerate(zip(params, given, strict=True)):
+        if tensor.shape != param.shape:
+            raise ValueError(
+                f"prior_mean[{position}] has shape {tuple(tensor.shape)}, the parameter {tuple(param.shape)}; they must agree"
+            )
+        if not bool(tensor.isfinite().all()):
+            raise ValueError(f"prior_mean[{position}] is not finite; replace its NaN and infinite entries")
+    for param, tensor in zip(params, given, strict=True):
+        stored = torch.empty_like(param, dtype=state_dtype(param), requires_grad=False)
+        optimizer.state[param]["prior_mean"] = stored.copy_(tensor.detach())

@@ -1,0 +1,91 @@
+"""What the arithmetic is asked to do to one parameter: draw a sample into it, or take a step.
+
+The optimizer turns its groups and state into lists of these; `loop`, `packed` and `native` carry them out, each in its
+own way, all with the rule of `core.update` on the noise of `core.noise`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from varlearn.core.update import Hyper
+
+Approximation = Literal["reparam", "squared_gradient"]
+
+
+class Noise(NamedTuple):
+    """Which noise perturbs a parameter, and the scale it had when it was drawn.
+
+    Attributes:
+        key: of `core.noise`; elements are numbered in the memory order of the parameter.
+        ess: lambda at the draw.
+        weight_decay: delta at the draw.
+    """
+
+    key: int
+    ess: float
+    weight_decay: float
+
+
+class Draw(NamedTuple):
+    """Write m + sign * sigma * epsilon into a parameter.
+
+    Attributes:
+        param: receives the sample, rounded to its dtype.
+        mean: m in the state's dtype. The same object as `param` where the sample is to be added in place.
+        hess: h, in the state's dtype and the parameter's memory order.
+        noise: epsilon and the scale of sigma.
+        sign: +1, or -1 to take a sample out again.
+    """
+
+    param: Tensor
+    mean: Tensor
+    hess: Tensor
+    noise: Noise
+    sign: float = 1.0
+
+
+class Step(NamedTuple):
+    """Lines 3 to 7 of Algorithm 1 for one parameter.
+
+    Attributes:
+        param: receives the new mean, rounded to its dtype.
+        mean: m in the state's dtype, updated in place. The same object as `param` where the dtypes agree.
+        momentum: g, updated in place.
+        hess: h, updated in place.
+        grad: what was accumulated, of any float dtype.
+        approximation: how hhat is made of one sample: from `grad` and `noise`, or from `grad` alone.
+        estimate: hhat where it is already there (several samples, or the caller's own), else None.
+        noise: what perturbed the parameter when `grad` was taken.
+        prior_mean: m0, a tensor or a number.
+        grad_factor: multiplies `grad` before anything else (loss scale, sign).
+        clip_factor: multiplies ghat in the momentum only, not in hhat.
+        hyper: the step's scalars.
+    """
+
+    param: Tensor
+    mean: Tensor
+    momentum: Tensor
+    hess: Tensor
+    grad: Tensor
+    approximation: Approximation
+    estimate: Tensor | None
+    noise: Noise
+    prior_mean: Tensor | float
+    grad_factor: float
+    clip_factor: float
+    hyper: Hyper
+
+
+def state_dtype(param: Tensor) -> torch.dtype:
+    """The dtype of hess and momentum: float64 for float64 parameters, float32 for all others.
+
+    In bfloat16 an average with beta2 = 1 - 1e-5 would never move.
+
+    >>> state_dtype(torch.zeros(1, dtype=torch.bfloat16))
+    torch.float32
+    """
+    return torch.float64 if param.dtype == torch.float64 else torch.float32

@@ -1,0 +1,365 @@
+"""An optimizer whose gradients are taken at samples of the weights: blocks, modes, and what `p.grad` means between them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from varlearn.core.noise import derive_key, fold_in
+from varlearn.optim import checkpoint, hyper
+from varlearn.optim.gate import Gate
+from varlearn.optim.tasks import Noise, state_dtype
+from varlearn.optim.weights import Entry, Sample, SampledWeights
+from varlearn.optim.window import Window
+
+# Training and evaluation draw from different streams of the same seed.
+_TRAIN, _EVAL = 0, 1
+
+
+class VariationalOptimizer(Optimizer):
+    """The part of a variational optimizer that does not depend on its update rule.
+
+    A subclass fills `defaults` with the names that `hyper.check` knows and implements `_update(window)`.
+    """
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        self._start()
+        super().__init__(params, defaults)
+
+    def _start(self) -> None:
+        """What is not saved: nothing of it outlives a step but the memory of the copies."""
+        self._gate = Gate()
+        self._weights = SampledWeights()
+        self._window = Window()
+        self._block: Sample | None = None
+        self._mode: Sample | None = None
+        self._given: dict[Tensor, Tensor] = {}
+        self._eval_draws = 0
+        self._outside: dict[Tensor, Tensor] = {}
+        self._watches: dict[Tensor, RemovableHandle] = {}
+
+    # Sampling
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the weights are a sample now, rather than the mean."""
+        return bool(self._weights.open)
+
+    @contextmanager
+    def sampled_params(self, train: bool = False) -> Iterator[None]:
+        """Weights are a sample of the posterior inside the block, and bit for bit the mean after it.
+
+        Args:
+            train: True takes the block's gradients for the next `step()`, as one Monte-Carlo sample. The draws of
+                False have their own noise, so evaluating more or less often does not change training.
+
+        >>> from varlearn import IVON
+        >>> weight = torch.nn.Parameter(torch.zeros(1))
+        >>> opt = IVON([weight], lr=0.1, ess=100.0, seed=0)
+        >>> with opt.sampled_params():
+        ...     print(weight.item() != 0.0)
+        True
+        >>> weight.item()
+        0.0
+        """
+        with self._gate:
+            if train:
+                with self._training_block():
+                    yield
+            else:
+                with self._evaluation_block():
+                    yield
+
+    @contextmanager
+    def _evaluation_block(self) -> Iterator[None]:
+        sample = self._sample(train=False)
+        self._weights.put_in(sample)
+        try:
+            yield
+        finally:
+            self._weights.take_out(sample)
+
+    @contextmanager
+    def _training_block(self) -> Iterator[None]:
+        self._refuse_second_sample()
+        sample = self._sample(train=True)
+        before = self._window.set_aside(sample.entries)
+        self._mode, self._given = None, {}
+        try:
+            self._weights.put_in(sample)
+            self._block = sample
+            try:
+                yield
+            finally:
+                self._block = None
+                self._weights.take_out(sample)
+        except BaseException:
+            self._window.put_back(before)
+            raise
+        with torch.no_grad():
+            self._window.add(sample, self._given)
+
+    def _refuse_second_sample(self) -> None:
+        if self._block is not None:
+            raise RuntimeError(
+                "sampled_params(train=True) inside sampled_params(train=True): a gradient belongs to one sample; "
+                "close the first block before the second, they are averaged"
+            )
+        if self._mode is not None and self._mode in self._weights.open:
+            raise RuntimeError(
+                "sampled_params(train=True) after train(): a training sample is already in the weights; "
+                "use blocks or train()/eval(), not both"
+            )
+
+    def train(self) -> None:
+        """Put a training sample into the weights until `step()` or `eval()`: the mode of trainers, without a block.
+
+        One sample serves all micro-batches before a `step()`, whose gradients add up as in ordinary accumulation.
+        """
+        if self._block is not None:
+            raise RuntimeError("train() inside sampled_params(train=True): the sample is already in; leave out one of them")
+        if self._mode is None:
+            if self._window.samples:
+                raise RuntimeError(
+                    f"train() after {len(self._window.samples)} block(s) and before step(): "
+                    "use blocks or train()/eval(), not both"
+                )
+            self._mode = self._sample(train=True)
+        if self._mode not in self._weights.open:
+            self._weights.put_in(self._mode)
+
+    def eval(self) -> None:
+        """Put the mean back into the weights. A later `train()` before `step()` goes on with the same sample."""
+        if self._mode is not None and self._mode in self._weights.open:
+            self._weights.take_out(self._mode)
+
+    def _sample(self, train: bool) -> Sample:
+        """The next draw: its coordinates, not its numbers."""
+        entries = []
+        index = 0
+        for group in self.param_groups:
+            hyper.check(group)
+            key = self._draw_key(group, train)
+            for param in group["params"]:
+                if param.requires_grad:
+                    self._watch(param)
+                    noise = Noise(fold_in(key, index), float(group["ess"]), float(group["weight_decay"]))
+                    entries.append(Entry(param, self._state(param, group), noise, group))
+                index += 1
+        self._eval_draws += not train
+        return Sample(train, entries)
+
+    def _draw_key(self, group: dict[str, Any], train: bool) -> int:
+        if train:
+            return derive_key(group["seed"], group["draws"] + len(self._window.samples), stream=_TRAIN)
+        return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
+
+    def _state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The parameter's state, made at its first sample."""
+        state = self.state[param]
+        if "hess" not in state:
+            if param.is_meta or isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
+                raise RuntimeError(
+                    "a parameter has no values yet (meta or lazy initialization); "
+                    "materialize the model, or run one forward pass, before drawing a sample"
+                )
+            dtype = state_dtype(param)
+            with torch.inference_mode(False), torch.no_grad():
+                state["step"] = 0
+                state["momentum"] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
+                state["hess"] = torch.full_like(param, group["hess_init"], dtype=dtype, requires_grad=False)
+                if dtype != param.dtype:
+                    state["mean"] = param.detach().to(dtype, copy=True)
+                if group["prior_mean"] == "init":
+                    state["prior_mean"] = param.detach().to(dtype, copy=True)
+        return state
+
+    # Gradients
+
+    def _watch(self, param: Tensor) -> None:
+        """Notice gradients that backward adds while no training sample is in the weights."""
+        if param in self._watches:
+            return
+        this = weakref.ref(self)
+
+        def on_grad(param: Tensor) -> None:
+            optimizer = this()
+            if optimizer is not None and not any(sample.train for sample in optimizer._weights.open):
+                assert param.grad is not None
+                optimizer._outside[param] = param.grad
+
+        self._watches[param] = param.register_post_accumulate_grad_hook(on_grad)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clear `p.grad`. Samples that were closed before are kept for `step()`; they are cleared by it."""
+        if not set_to_none:
+            self._window.detach_from_grads()
+        super().zero_grad(set_to_none)
+        self._window.cleared = bool(self._window.samples)
+        self._outside.clear()
+
+    def hand_in_hess(self, estimates: Mapping[Tensor, Tensor]) -> None:
+        """Inside a training block: use these hhat, of this sample, instead of the optimizer's own estimate.
+
+        Args:
+            estimates: parameter -> hhat, of its shape: a diagonal of the mean loss's Hessian, say from
+                `varlearn.optim.curvature`. Parameters that are not here keep the estimate of `hess_approx`.
+        """
+        if self._block is None:
+            raise RuntimeError("hand_in_hess() outside a training block; call it inside sampled_params(train=True)")
+        for param, estimate in estimates.items():
+            if param not in self._block.entries:
+                raise ValueError("hand_in_hess() got a tensor that is not a trainable parameter of this optimizer")
+            if estimate.shape != param.shape:
+                raise ValueError(f"hhat of shape {tuple(estimate.shape)} for a parameter of shape {tuple(param.shape)}")
+        self._given.update(estimates)
+
+    # The step
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the posterior from the samples since the last step.
+
+        Args:
+            closure: computes the loss and calls backward. It is run at `mc_samples` fresh samples.
+
+        Returns:
+            The mean of the closure's losses, or None.
+        """
+        with self._gate:
+            loss = None if closure is None else self._run(closure)
+            window = self._closed_window()
+            if window is None:
+                return loss
+            self._window = Window()
+            self._mode, self._eval_draws = None, 0
+            self._outside.clear()
+            for group in self.param_groups:
+                group["draws"] += len(window.samples)
+            self._update(window)
+            return loss
+
+    def _update(self, window: Window) -> None:
+        raise NotImplementedError
+
+    def _run(self, closure: Callable[[], Any]) -> Any:
+        self.eval()
+        if self._window.samples:
+            raise RuntimeError(
+                f"step(closure) draws its own samples, and {len(self._window.samples)} block(s) are waiting for a step(); "
+                "call step() without a closure first"
+            )
+        losses = []
+        for _ in range(max(group["mc_samples"] for group in self.param_groups)):
+            with self.sampled_params(train=True), torch.enable_grad():
+                losses.append(closure())
+        if any(loss is None for loss in losses):
+            return None
+        if isinstance(losses[0], Tensor):
+            return torch.stack([loss.detach() for loss in losses]).mean(0)
+        return sum(losses) / len(losses)
+
+    def _closed_window(self) -> Window | None:
+        """The window of this step with all its samples closed, or None where there is nothing to do."""
+        if self._block is not None or any(sample is not self._mode for sample in self._weights.open):
+            raise RuntimeError("step() inside sampled_params(): the weights are a sample; call it after the block")
+        for group in self.param_groups:
+            hyper.check(group)
+        window = self._window
+        if self._mode is not None:
+            self.eval()
+            window = Window()
+            window.add(self._mode, {})
+        if not window.samples:
+            self._refuse_gradients_without_sample()
+            return None
+        self._refuse_outside_gradients(window)
+        return window
+
+    def _refuse_gradients_without_sample(self) -> None:
+        with_grad = [p for group in self.param_groups for p in group["params"] if p.requires_grad and p.grad is not None]
+        if any(bool(p.grad.count_nonzero()) if p.grad.layout == torch.strided else True for p in with_grad):
+            raise RuntimeError(
+                "step() without a sample: the gradients were taken at the mean. Run forward and backward inside "
+                "`with optimizer.sampled_params(train=True):`, or call optimizer.train() before them"
+            )
+        # torch.distributed.checkpoint takes a step with zero gradients to see the state.
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.requires_grad and param.grad is not None:
+                    self._state(param, group)
+
+    def _refuse_outside_gradients(self, window: Window) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                grad = param.grad
+                if grad is None or not param.requires_grad or window.cleared:
+                    continue
+                if grad is self._outside.get(param) or param not in window.grads:
+                    raise RuntimeError(
+                        f"a gradient of a parameter of shape {tuple(param.shape)} was taken outside the sampling block, "
+                        "not at the sample; run backward inside `with optimizer.sampled_params(train=True):`, "
+                        "and call zero_grad() to drop what was computed outside"
+                    )
+
+    # State
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with their own hyperparameters; they join at the next sample."""
+        if isinstance(param_group, dict) and self.param_groups:
+            param_group.setdefault("draws", self.param_groups[0]["draws"])
+        count = len(self.param_groups)
+        hyper.check_params(param_group)
+        super().add_param_group(param_group)
+        try:
+            hyper.normalize(self.param_groups[-1])
+            hyper.check(self.param_groups[-1])
+        except Exception:
+            del self.param_groups[count:]
+            raise
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as of the last step, per parameter; a sample that waits for its step is drawn again on resume."""
+        if any(sample.train for sample in self._weights.open):
+            raise RuntimeError(
+                "state_dict() while a training sample is in the weights: the model would be saved with its noise; "
+                "leave the block, or call eval(), first"
+            )
+        return super().state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state of this class, across dtypes and devices, or a checkpoint of ivon-opt.
+
+        Everything is checked before anything changes: shapes, finiteness, h + delta > 0. Tensors keep the state's
+        float32, whatever the parameter's dtype.
+        """
+        if self._weights.open:
+            raise RuntimeError("load_state_dict() while a sample is in the weights; leave the block, or call eval(), first")
+        loaded: dict[str, Any] = {}
+
+        def prepare(optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
+            loaded.update(checkpoint.prepare(self, given))
+            return loaded
+
+        handle = self.register_load_state_dict_pre_hook(prepare)
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            handle.remove()
+        checkpoint.undo_cast(self, loaded)
+        self._window, self._mode, self._eval_draws = Window(), None, 0
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_gate" not in self.__dict__:
+            self._start()
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)

@@ -1,0 +1,122 @@
+"""Samples go into the weights and come out again; the mean is never lost."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from varlearn.optim import paths
+from varlearn.optim.tasks import Draw, Noise, state_dtype
+
+
+class Entry(NamedTuple):
+    """One parameter of a sample."""
+
+    param: Tensor
+    state: dict[str, Any]
+    noise: Noise
+    group: dict[str, Any]
+
+
+class Sample:
+    """One draw of all trainable parameters: what its noise is, not the numbers.
+
+    Attributes:
+        train: whether its gradients are for `step()`.
+        entries: parameter -> its noise. A parameter that is not here was not perturbed.
+    """
+
+    def __init__(self, train: bool, entries: list[Entry]) -> None:
+        self.train = train
+        self.entries = {entry.param: entry for entry in entries}
+
+
+class SampledWeights:
+    """Which samples are asked for, which one is in the weights, and where the mean is meanwhile.
+
+    Several blocks may be open at once, and may close in any order: the weights hold the youngest open one, and the mean
+    when none is left. Noise is a function, so an older sample comes back exactly.
+
+    The mean of a float32 or float64 parameter is copied while a sample is in (`memory="fast"`), or recovered by
+    subtracting the same noise again (`memory="lean"`: no copy, and a rounding error of an ulp per draw). A float16 or
+    bfloat16 parameter has its mean in `state["mean"]` at all times.
+    """
+
+    def __init__(self) -> None:
+        self.open: list[Sample] = []
+        self._written: Sample | None = None
+        self._copies: dict[Tensor, Tensor] = {}
+
+    def put_in(self, sample: Sample) -> None:
+        """Open a sample and write it into the weights."""
+        self.open.append(sample)
+        try:
+            self._show(sample)
+        except BaseException:
+            self.take_out(sample)
+            raise
+
+    def take_out(self, sample: Sample) -> None:
+        """Close a sample: the weights show the youngest one that is still open, or the mean."""
+        self.open.remove(sample)
+        youngest = self.open[-1] if self.open else None
+        try:
+            self._show(youngest)
+        except BaseException:
+            self._show(youngest)  # an interrupt does not stop the mean from coming back
+            raise
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _show(self, sample: Sample | None) -> None:
+        if self._written is not None:
+            self._hide(self._written)
+            self._written = None
+        if sample is None:
+            return
+        entries = sample.entries.values()
+        for entry in entries:
+            self._keep_mean(entry)
+        self._written = sample
+        paths.draw([(entry.group, self._draw(entry)) for entry in entries])
+
+    def _hide(self, sample: Sample) -> None:
+        entries = sample.entries.values()
+        lean = [entry for entry in entries if _is_lean(entry)]
+        paths.draw([(entry.group, self._draw(entry, sign=-1.0)) for entry in lean])
+        kept = [entry for entry in entries if not _is_lean(entry)]
+        for entry in kept:
+            entry.param.copy_(self._mean(entry))
+
+    def _draw(self, entry: Entry, sign: float = 1.0) -> Draw:
+        return Draw(entry.param, self._mean(entry), entry.state["hess"], entry.noise, sign)
+
+    def _mean(self, entry: Entry) -> Tensor:
+        if "mean" in entry.state:
+            return entry.state["mean"]
+        return entry.param if _is_lean(entry) else self._copies[entry.param]
+
+    def _keep_mean(self, entry: Entry) -> None:
+        param = entry.param
+        if "mean" in entry.state:
+            refresh_mean(param, entry.state["mean"])
+        elif not _is_lean(entry):
+            copy = self._copies.get(param)
+            if copy is None or not _same_layout(copy, param):
+                copy = self._copies[param] = torch.empty_like(param, requires_grad=False)
+            copy.copy_(param)
+
+
+def refresh_mean(param: Tensor, mean: Tensor) -> None:
+    """Take over what was written into a float16 or bfloat16 parameter from outside; elsewhere keep the finer mean."""
+    torch.where(mean.to(param.dtype) == param, mean, param.to(mean.dtype), out=mean)
+
+
+def _is_lean(entry: Entry) -> bool:
+    return entry.group["memory"] == "lean" and entry.param.dtype == state_dtype(entry.param)
+
+
+def _same_layout(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
