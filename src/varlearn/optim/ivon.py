@@ -181,7 +181,7 @@ class IVON(VariationalOptimizer):
             refresh_mean(param, mean)
         factor = -unscale if group["maximize"] else unscale
         estimate = window.estimates.get(param)
-        if estimate is not None and len(window.samples) > 1 and param not in window.given:
+        if estimate is not None and param not in window.given:
             ratio = factor * window.gradient_ratio(param, grad)
             estimate.mul_(ratio if group["hess_approx"] == "reparam" else ratio * ratio)
         return Step(

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from varlearn.core.noise import derive_key, fold_in
-from varlearn.optim import checkpoint, hyper
+from varlearn.optim import checkpoint, distributed, hyper
 from varlearn.optim.gate import Gate
 from varlearn.optim.tasks import Noise, state_dtype
 from varlearn.optim.weights import Entry, Sample, SampledWeights
@@ -89,6 +89,8 @@ class VariationalOptimizer(Optimizer):
     @contextmanager
     def _training_block(self) -> Iterator[None]:
         self._refuse_second_sample()
+        if not self._window.samples:
+            self._window = self._new_window()
         sample = self._sample(train=True)
         before = self._window.set_aside(sample.entries)
         self._mode, self._given = None, {}
@@ -154,11 +156,19 @@ class VariationalOptimizer(Optimizer):
                     entries.append(Entry(param, self._state(param, group), noise, group))
                 index += 1
         self._eval_draws += not train
-        return Sample(train, entries)
+        return Sample(train, entries, distributed.LocalProducts(entries) if train and self._is_distributed() else None)
+
+    def _is_distributed(self) -> bool:
+        """Whether ranks draw independent noise, so that products must be averaged and not only gradients."""
+        return distributed.world_size() > 1 and any(group["noise"] == "independent" for group in self.param_groups)
+
+    def _new_window(self) -> Window:
+        return distributed.DistributedWindow() if self._is_distributed() else Window()
 
     def _draw_key(self, group: dict[str, Any], train: bool) -> int:
         if train:
-            return derive_key(group["seed"], group["draws"] + len(self._window.samples), stream=_TRAIN)
+            draw = group["draws"] + len(self._window.samples)
+            return derive_key(group["seed"], draw, replica=distributed.replica(group["noise"]), stream=_TRAIN)
         return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
 
     def _state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +253,7 @@ class VariationalOptimizer(Optimizer):
             self._outside.clear()
             for group in self.param_groups:
                 group["draws"] += len(window.samples)
+            window.finish()
             self._update(window)
             return loss
 
@@ -275,7 +286,7 @@ class VariationalOptimizer(Optimizer):
         window = self._window
         if self._mode is not None:
             self.eval()
-            window = Window()
+            window = self._new_window()
             window.add(self._mode, {})
         if not window.samples:
             self._refuse_gradients_without_sample()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,17 +20,29 @@ class Entry(NamedTuple):
     group: dict[str, Any]
 
 
+class Products(Protocol):
+    """What follows a sample through backward."""
+
+    def open(self) -> None:
+        """The sample is in the weights."""
+
+    def close(self) -> None:
+        """It is out again."""
+
+
 class Sample:
     """One draw of all trainable parameters: what its noise is, not the numbers.
 
     Attributes:
         train: whether its gradients are for `step()`.
         entries: parameter -> its noise. A parameter that is not here was not perturbed.
+        products: collects hhat during backward, where ranks draw independent noise.
     """
 
-    def __init__(self, train: bool, entries: list[Entry]) -> None:
+    def __init__(self, train: bool, entries: list[Entry], products: Products | None = None) -> None:
         self.train = train
         self.entries = {entry.param: entry for entry in entries}
+        self.products = products
 
 
 class SampledWeights:
@@ -54,6 +66,8 @@ class SampledWeights:
         self.open.append(sample)
         try:
             self._show(sample)
+            if sample.products is not None:
+                sample.products.open()
         except BaseException:
             self.take_out(sample)
             raise
@@ -61,6 +75,8 @@ class SampledWeights:
     def take_out(self, sample: Sample) -> None:
         """Close a sample: the weights show the youngest one that is still open, or the mean."""
         self.open.remove(sample)
+        if sample.products is not None:
+            sample.products.close()
         youngest = self.open[-1] if self.open else None
         try:
             self._show(youngest)

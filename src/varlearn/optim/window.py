@@ -60,7 +60,7 @@ class Window:
             sample: the one that was in the weights.
             given: hhat of the parameters for which the caller computed it, from this sample.
         """
-        new = {param: _dense(param) for param in sample.entries if param.grad is not None}
+        new = {param: dense_grad(param) for param in sample.entries if param.grad is not None}
         if not self.samples:
             self.grads, self.estimates = new, dict(given)
         else:
@@ -79,6 +79,9 @@ class Window:
             _mean_in(self.grads, param, new.get(param), count)
             _mean_in(self.estimates, param, fresh.get(param), count)
             param.grad = self.grads[param]
+        self._remember_norms()
+
+    def _remember_norms(self) -> None:
         self._norms = {
             param: (grad._version, torch.linalg.vector_norm(grad)) for param, grad in self.grads.items()
         }
@@ -88,11 +91,14 @@ class Window:
         # A view may be a slice of a communication buffer that the next backward overwrites.
         self.grads = {param: grad.clone() if grad._is_view() else grad for param, grad in self.grads.items()}
 
+    def finish(self) -> None:
+        """Before the averages are used; here they are complete."""
+
     def gradient(self, param: Tensor) -> Tensor | None:
         """What `step()` uses: `p.grad` as it is now (clipped, unscaled), or the captured mean where it was cleared."""
         if param.grad is None or self.cleared:
             return self.grads.get(param)
-        return _dense(param)
+        return dense_grad(param)
 
     def gradient_ratio(self, param: Tensor, grad: Tensor) -> float:
         """By which factor the user scaled the mean gradient after the last of several samples (unscaling, clipping).
@@ -136,7 +142,8 @@ def _mean_in(means: dict[Tensor, Tensor], param: Tensor, value: Tensor | None, c
         mean.add_(value, alpha=1.0 / (count + 1))
 
 
-def _dense(param: Tensor) -> Tensor:
+def dense_grad(param: Tensor) -> Tensor:
+    """`p.grad`, made dense where an embedding left it sparse."""
     grad = param.grad
     assert grad is not None
     if grad.layout != torch.strided:

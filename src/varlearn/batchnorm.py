@@ -1,0 +1,59 @@
+"""BatchNorm's running statistics, for the weights that are used to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+@torch.no_grad()
+def recalibrate_batchnorm(model: nn.Module, batches: Iterable[Any], max_batches: int | None = None) -> None:
+    """Recompute running means and variances with the weights as they are now.
+
+    During training the statistics are gathered under sampled weights, one sample per step, and fit neither the mean nor
+    any other sample exactly. Call this once before predicting at the mean, or inside `opt.sampled_params()` for a sample.
+    All layers but BatchNorm stay in evaluation mode meanwhile, so dropout does not blur the statistics; every module's
+    mode is put back afterwards. Nothing happens to a model without BatchNorm.
+
+    Args:
+        model: its BatchNorm layers with running statistics are reset and refilled.
+        batches: inputs, or (inputs, targets) as a DataLoader gives them; targets are ignored. Each batch counts the same.
+        max_batches: stop after so many; a few thousand examples are enough.
+
+    >>> model = nn.BatchNorm1d(1)
+    >>> recalibrate_batchnorm(model, [torch.tensor([[1.0], [3.0]])])
+    >>> model.running_mean
+    tensor([2.])
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
+    if not layers:
+        return
+    modes = {module: module.training for module in model.modules()}
+    before = [(layer, layer.momentum, {k: v.clone() for k, v in layer.named_buffers()}) for layer in layers]
+    seen = 0
+    try:
+        model.eval()
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # a cumulative average over the batches
+            layer.train()
+        for seen, batch in enumerate(batches, start=1):
+            model(batch[0] if isinstance(batch, (tuple, list)) else batch)
+            if seen == max_batches:
+                break
+        if seen == 0:
+            raise ValueError("recalibrate_batchnorm got no batches; pass a DataLoader over training inputs")
+    except BaseException:
+        for layer, _, buffers in before:
+            for name, value in layer.named_buffers():
+                value.copy_(buffers[name])
+        raise
+    finally:
+        for layer, momentum, _ in before:
+            layer.momentum = momentum
+        for module, mode in modes.items():
+            module.training = mode
