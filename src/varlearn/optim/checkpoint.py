@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from varlearn.optim import hyper
 from varlearn.optim.tasks import state_dtype
 
-_TENSORS = ("momentum", "hess", "mean", "prior_mean")
+TENSORS = ("momentum", "hess", "mean", "prior_mean")
 
 
 def prepare(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
@@ -26,10 +27,12 @@ def prepare(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
     ids = [index for group in state_dict["param_groups"] for index in group["params"]]
     params = [param for group in optimizer.param_groups for param in group["params"]]
     owners = [group for group in state_dict["param_groups"] for _ in group["params"]]
+    for group in state_dict["param_groups"]:
+        hyper.check(optimizer.defaults | group)
     for index, param, group in zip(ids, params, owners, strict=True):
         state = state_dict["state"].get(index, {})
         if state:
-            _check(index, param, state, group)
+            _check(index, param, state, optimizer.defaults | group)
     return state_dict
 
 
@@ -40,9 +43,11 @@ def undo_cast(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
     for index, param in zip(ids, params, strict=True):
         saved = state_dict["state"].get(index, {})
         state = optimizer.state[param] if saved else {}
-        for name in _TENSORS:
+        for name in TENSORS:
             if name in saved:
                 state[name] = _like(param, saved[name])
+        if "step" in saved:
+            state["step"] = int(saved["step"])
         low_precision = state_dtype(param) != param.dtype
         if "hess" in state and low_precision and "mean" not in state:
             state["mean"] = _like(param, param.detach())
@@ -56,24 +61,17 @@ def _like(param: Tensor, value: Tensor) -> Tensor:
 
 
 def _check(index: int, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    if "hess" not in state and "prior_mean" not in state:
+    missing = {"hess", "momentum"} - set(state)
+    if missing and set(state) != {"prior_mean"}:
         raise ValueError(
-            f"the loaded state of parameter {index} has {sorted(state)}, not 'hess' and 'momentum': "
-            "it was saved by another optimizer; start IVON without it"
+            f"the loaded state of parameter {index} has {sorted(map(str, state))} and lacks {sorted(missing)}: "
+            "it was saved by another optimizer; start without it"
         )
-    for name in _TENSORS:
-        value = state.get(name)
-        if value is None:
-            continue
-        if value.shape != param.shape:
-            raise ValueError(
-                f"the loaded {name} of parameter {index} has shape {tuple(value.shape)}, the parameter "
-                f"{tuple(param.shape)}; load it into the model it was saved from"
-            )
-        if not bool(value.isfinite().all()):
-            raise ValueError(f"the loaded {name} of parameter {index} has NaN or infinite entries; use an older checkpoint")
+    for name in TENSORS:
+        if name in state:
+            _check_tensor(f"{name} of parameter {index}", param, state[name])
     if "hess" in state:
-        precision = state["hess"].double() + float(group.get("weight_decay", 0.0))
+        precision = state["hess"].to(state_dtype(param)) + float(group["weight_decay"])
         if precision.numel() and float(precision.min()) <= 0.0:
             raise ValueError(
                 f"the loaded hess of parameter {index} gives a precision h + delta of {float(precision.min()):g}, "
@@ -82,6 +80,18 @@ def _check(index: int, param: Tensor, state: dict[str, Any], group: dict[str, An
         step = state.get("step")
         if not isinstance(step, (int, Tensor)) or int(step) < 0:
             raise ValueError(f"the loaded step of parameter {index} is {step!r}; it must be an integer >= 0")
+
+
+def _check_tensor(what: str, param: Tensor, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"the loaded {what} is a {type(value).__name__}; it must be a tensor")
+    if value.shape != param.shape:
+        raise ValueError(
+            f"the loaded {what} has shape {tuple(value.shape)}, the parameter {tuple(param.shape)}; "
+            "load it into the model it was saved from"
+        )
+    if not bool(value.to(state_dtype(param)).isfinite().all()):
+        raise ValueError(f"the loaded {what} has NaN or infinite entries; use an older checkpoint")
 
 
 def _from_ivon_opt(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
@@ -94,11 +104,11 @@ def _from_ivon_opt(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str
     groups = []
     for ours, theirs in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
         flat = {name: theirs[name] for name in ("momentum", "hess")}
-        numel = sum(param.numel() for param in ours["params"] if param.requires_grad)
+        numel = sum(param.numel() for param in ours["params"])
         for name, tensor in flat.items():
             if tensor.numel() != numel:
                 raise ValueError(
-                    f"the loaded {name} has {tensor.numel()} entries, the group {numel} trainable parameters; "
+                    f"the loaded {name} has {tensor.numel()} entries, the group {numel} parameters; "
                     "load it into the model it was saved from"
                 )
         kept = {name: value for name, value in theirs.items() if name in ours and name not in flat}
@@ -106,8 +116,6 @@ def _from_ivon_opt(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str
         groups[-1]["betas"] = (theirs["beta1"], theirs["beta2"])
         start = 0
         for index, param in zip(theirs["params"], ours["params"], strict=True):
-            if not param.requires_grad:
-                continue
             part = slice(start, start + param.numel())
             state[index] = {"step": _steps_until_debiased(theirs["beta1"])}
             state[index] |= {name: tensor[part].view(param.shape) for name, tensor in flat.items()}

@@ -30,6 +30,7 @@ _NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
 }
 _FLAGS = ("rescale_lr", "debias", "maximize")
 _CHOICES = {
+    "hess_approx": ("reparam", "squared_gradient"),
     "noise": ("independent", "shared"),
     "nonfinite": ("skip", "raise"),
     "memory": ("fast", "lean"),
@@ -79,7 +80,7 @@ def check(group: dict[str, Any]) -> None:
     if group["foreach"] and group["fused"]:
         raise ValueError("foreach=True and fused=True name two paths; pass one of them")
     prior_mean = group["prior_mean"]
-    if prior_mean not in (None, "init", "given"):
+    if prior_mean not in (None, "init"):
         _check_number("prior_mean", prior_mean, "finite", math.isfinite, "use None, a number, 'init' or tensors")
     if group["max_grad_norm"] is not None:
         _check_number("max_grad_norm", group["max_grad_norm"], *_POSITIVE, "use None for no clipping, or 1.0")
@@ -88,9 +89,9 @@ def check(group: dict[str, Any]) -> None:
 def check_params(group: dict[str, Any]) -> None:
     """Refuse what cannot be sampled: duplicates, complex and integer tensors."""
     params = group.get("params") if isinstance(group, dict) else None
-    if params is None or isinstance(params, (Tensor, set)):
+    if params is None or isinstance(params, set):
         return
-    group["params"] = params = list(params)
+    group["params"] = params = [params] if isinstance(params, Tensor) else list(params)
     tensors = [param[1] if isinstance(param, tuple) else param for param in params]
     if len({id(tensor) for tensor in tensors}) != len(tensors):
         raise ValueError("a parameter appears twice in one group; list each parameter once (tied weights are one parameter)")

@@ -132,7 +132,7 @@ class IVON(VariationalOptimizer):
         }
         defaults |= aliases
         given = objective.is_given(prior_mean)
-        defaults["prior_mean"] = "given" if given else prior_mean
+        defaults["prior_mean"] = None if given else prior_mean
         hyper.normalize(defaults)
         super().__init__(params, defaults)
         if given:
@@ -145,12 +145,15 @@ class IVON(VariationalOptimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""
         prior_mean = param_group.get("prior_mean") if isinstance(param_group, dict) else None
-        given = objective.is_given(prior_mean)
-        if given:
-            param_group["prior_mean"] = "given"
-        super().add_param_group(param_group)
-        if given:
+        if not objective.is_given(prior_mean):
+            super().add_param_group(param_group)
+            return
+        super().add_param_group(param_group | {"prior_mean": None})
+        try:
             objective.assign_prior_mean(self, self.param_groups[-1:], prior_mean)
+        except Exception:
+            self.param_groups.pop()
+            raise
 
     def _update(self, window: Window) -> None:
         work = [
@@ -164,7 +167,8 @@ class IVON(VariationalOptimizer):
         if overflow is not None and float(overflow) > 0.0:
             self._skipped += 1  # GradScaler lowers its scale and goes on
             return
-        if not paths.all_finite([grad for _, _, grad in work]):
+        given = [window.estimates[param] for param in window.given if param in window.estimates]
+        if not paths.all_finite([grad for _, _, grad in work] + given):
             self._on_nonfinite(work)
             return
         unscale = 1.0 if scale is None else 1.0 / float(scale)
@@ -192,7 +196,7 @@ class IVON(VariationalOptimizer):
             grad=grad,
             approximation=group["hess_approx"],
             estimate=estimate,
-            noise=window.samples[0].entries[param].noise,
+            noise=window.noise(param),
             prior_mean=objective.prior_mean(state, group),
             grad_factor=factor,
             clip_factor=clip,
@@ -211,7 +215,7 @@ class IVON(VariationalOptimizer):
         return factors
 
     def _on_nonfinite(self, work: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
-        bad = [tuple(param.shape) for _, param, grad in work if not paths.all_finite([grad])]
+        bad = [tuple(param.shape) for _, param, grad in work if not paths.all_finite([grad])] or ["a handed-in Hessian"]
         self._skipped += 1
         if any(group["nonfinite"] == "raise" for group in self.param_groups):
             raise FloatingPointError(

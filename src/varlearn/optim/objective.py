@@ -53,7 +53,7 @@ def prior_mean(state: Mapping[str, Any], group: Mapping[str, Any], mean: Tensor 
         return state["prior_mean"]
     if group["prior_mean"] == "init" and mean is not None:
         return mean
-    return 0.0 if group["prior_mean"] in (None, "init", "given") else float(group["prior_mean"])
+    return 0.0 if group["prior_mean"] in (None, "init") else float(group["prior_mean"])
 
 
 def is_given(prior_mean: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.optim import checkpoint, distributed, hyper
 from varlearn.optim.gate import Gate
 from varlearn.optim.tasks import Noise, state_dtype
+from varlearn.optim.watch import OutsideGradients
 from varlearn.optim.weights import Entry, Sample, SampledWeights
 from varlearn.optim.window import Window
 
@@ -42,8 +41,8 @@ class VariationalOptimizer(Optimizer):
         self._mode: Sample | None = None
         self._given: dict[Tensor, Tensor] = {}
         self._eval_draws = 0
-        self._outside: dict[Tensor, Tensor] = {}
-        self._watches: dict[Tensor, RemovableHandle] = {}
+        self._loading: dict[str, Any] | None = None
+        self._outside = OutsideGradients(self._weights)
 
     # Sampling
 
@@ -69,39 +68,52 @@ class VariationalOptimizer(Optimizer):
         >>> weight.item()
         0.0
         """
-        with self._gate:
-            if train:
-                with self._training_block():
-                    yield
-            else:
-                with self._evaluation_block():
-                    yield
+        holder = object()
+        try:
+            self._gate.enter(holder)
+            with self._training_block() if train else self._evaluation_block():
+                yield
+        finally:
+            try:
+                self._gate.leave(holder)
+            except BaseException:  # an interrupt; leaving twice is leaving once
+                self._gate.leave(holder)
+                raise
 
     @contextmanager
     def _evaluation_block(self) -> Iterator[None]:
         sample = self._sample(train=False)
-        self._weights.put_in(sample)
         try:
+            self._weights.put_in(sample)
             yield
         finally:
-            self._weights.take_out(sample)
+            try:
+                self._weights.take_out(sample)
+            except BaseException:  # an interrupt does not stop the mean from coming back
+                self._weights.take_out(sample)
+                raise
 
     @contextmanager
     def _training_block(self) -> Iterator[None]:
         self._refuse_second_sample()
+        self._outside.drop_zeroed()
         if not self._window.samples:
             self._window = self._new_window()
         sample = self._sample(train=True)
         before = self._window.set_aside(sample.entries)
         self._mode, self._given = None, {}
         try:
-            self._weights.put_in(sample)
-            self._block = sample
             try:
+                self._weights.put_in(sample)
+                self._block = sample
                 yield
             finally:
                 self._block = None
-                self._weights.take_out(sample)
+                try:
+                    self._weights.take_out(sample)
+                except BaseException:
+                    self._weights.take_out(sample)
+                    raise
         except BaseException:
             self._window.put_back(before)
             raise
@@ -114,9 +126,10 @@ class VariationalOptimizer(Optimizer):
                 "sampled_params(train=True) inside sampled_params(train=True): a gradient belongs to one sample; "
                 "close the first block before the second, they are averaged"
             )
-        if self._mode is not None and self._mode in self._weights.open:
+        mode_has_gradients = self._mode is not None and any(p.grad is not None for p in self._mode.entries)
+        if self._mode in self._weights.open or mode_has_gradients:
             raise RuntimeError(
-                "sampled_params(train=True) after train(): a training sample is already in the weights; "
+                "sampled_params(train=True) after train() and before step(): the gradients of another sample are waiting; "
                 "use blocks or train()/eval(), not both"
             )
 
@@ -135,23 +148,29 @@ class VariationalOptimizer(Optimizer):
                 )
             self._mode = self._sample(train=True)
         if self._mode not in self._weights.open:
-            self._weights.put_in(self._mode)
+            try:
+                self._gate.enter(self._mode)  # until eval() or step(): other threads wait as they do for a block
+                self._weights.put_in(self._mode)
+            except BaseException:
+                self.eval()
+                raise
 
     def eval(self) -> None:
         """Put the mean back into the weights. A later `train()` before `step()` goes on with the same sample."""
-        if self._mode is not None and self._mode in self._weights.open:
+        if self._mode is not None:
             self._weights.take_out(self._mode)
+            self._gate.leave(self._mode)
 
     def _sample(self, train: bool) -> Sample:
         """The next draw: its coordinates, not its numbers."""
+        self._check_groups()
         entries = []
         index = 0
         for group in self.param_groups:
-            hyper.check(group)
             key = self._draw_key(group, train)
             for param in group["params"]:
                 if param.requires_grad:
-                    self._watch(param)
+                    self._outside.watch(param)
                     noise = Noise(fold_in(key, index), float(group["ess"]), float(group["weight_decay"]))
                     entries.append(Entry(param, self._state(param, group), noise, group))
                 index += 1
@@ -171,41 +190,37 @@ class VariationalOptimizer(Optimizer):
             return derive_key(group["seed"], draw, replica=distributed.replica(group["noise"]), stream=_TRAIN)
         return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
 
+    def _check_groups(self) -> None:
+        for group in self.param_groups:
+            hyper.check(group)
+
     def _state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """The parameter's state, made at its first sample."""
+        """The parameter's state, made at its first sample and adapted if the model was cast since."""
         state = self.state[param]
-        if "hess" not in state:
-            if param.is_meta or isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
-                raise RuntimeError(
-                    "a parameter has no values yet (meta or lazy initialization); "
-                    "materialize the model, or run one forward pass, before drawing a sample"
-                )
-            dtype = state_dtype(param)
-            with torch.inference_mode(False), torch.no_grad():
+        dtype = state_dtype(param)
+        if "hess" in state and state["hess"].dtype == dtype and ("mean" in state) == (dtype != param.dtype):
+            return state
+        if param.is_meta or isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
+            raise RuntimeError(
+                "a parameter has no values yet (meta or lazy initialization); "
+                "materialize the model, or run one forward pass, before drawing a sample"
+            )
+        with torch.inference_mode(False), torch.no_grad():
+            if "hess" not in state:
                 state["step"] = 0
                 state["momentum"] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
                 state["hess"] = torch.full_like(param, group["hess_init"], dtype=dtype, requires_grad=False)
-                if dtype != param.dtype:
-                    state["mean"] = param.detach().to(dtype, copy=True)
                 if group["prior_mean"] == "init":
                     state["prior_mean"] = param.detach().to(dtype, copy=True)
+            state.pop("mean", None)
+            for name in checkpoint.TENSORS:
+                if name in state:
+                    state[name] = state[name].to(dtype)
+            if dtype != param.dtype:
+                state["mean"] = param.detach().to(dtype, copy=True)
         return state
 
     # Gradients
-
-    def _watch(self, param: Tensor) -> None:
-        """Notice gradients that backward adds while no training sample is in the weights."""
-        if param in self._watches:
-            return
-        this = weakref.ref(self)
-
-        def on_grad(param: Tensor) -> None:
-            optimizer = this()
-            if optimizer is not None and not any(sample.train for sample in optimizer._weights.open):
-                assert param.grad is not None
-                optimizer._outside[param] = param.grad
-
-        self._watches[param] = param.register_post_accumulate_grad_hook(on_grad)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear `p.grad`. Samples that were closed before are kept for `step()`; they are cleared by it."""
@@ -243,19 +258,22 @@ class VariationalOptimizer(Optimizer):
         Returns:
             The mean of the closure's losses, or None.
         """
-        with self._gate:
+        holder = object()
+        try:
+            self._gate.enter(holder)
             loss = None if closure is None else self._run(closure)
             window = self._closed_window()
-            if window is None:
-                return loss
-            self._window = Window()
-            self._mode, self._eval_draws = None, 0
-            self._outside.clear()
-            for group in self.param_groups:
-                group["draws"] += len(window.samples)
-            window.finish()
-            self._update(window)
+            if window is not None:
+                self._window = Window()
+                self._mode, self._eval_draws = None, 0
+                self._outside.clear()
+                for group in self.param_groups:
+                    group["draws"] += len(window.samples)
+                window.finish()
+                self._update(window)
             return loss
+        finally:
+            self._gate.leave(holder)
 
     def _update(self, window: Window) -> None:
         raise NotImplementedError
@@ -268,9 +286,13 @@ class VariationalOptimizer(Optimizer):
                 "call step() without a closure first"
             )
         losses = []
-        for _ in range(max(group["mc_samples"] for group in self.param_groups)):
-            with self.sampled_params(train=True), torch.enable_grad():
-                losses.append(closure())
+        try:
+            for _ in range(max(group["mc_samples"] for group in self.param_groups)):
+                with self.sampled_params(train=True), torch.enable_grad():
+                    losses.append(closure())
+        except BaseException:
+            self._window = Window()
+            raise
         if any(loss is None for loss in losses):
             return None
         if isinstance(losses[0], Tensor):
@@ -281,8 +303,7 @@ class VariationalOptimizer(Optimizer):
         """The window of this step with all its samples closed, or None where there is nothing to do."""
         if self._block is not None or any(sample is not self._mode for sample in self._weights.open):
             raise RuntimeError("step() inside sampled_params(): the weights are a sample; call it after the block")
-        for group in self.param_groups:
-            hyper.check(group)
+        self._check_groups()
         window = self._window
         if self._mode is not None:
             self.eval()
@@ -310,10 +331,9 @@ class VariationalOptimizer(Optimizer):
     def _refuse_outside_gradients(self, window: Window) -> None:
         for group in self.param_groups:
             for param in group["params"]:
-                grad = param.grad
-                if grad is None or not param.requires_grad or window.cleared:
+                if param.grad is None or not param.requires_grad:
                     continue
-                if grad is self._outside.get(param) or param not in window.grads:
+                if self._outside.has(param) or not (window.cleared or param in window.grads):
                     raise RuntimeError(
                         f"a gradient of a parameter of shape {tuple(param.shape)} was taken outside the sampling block, "
                         "not at the sample; run backward inside `with optimizer.sampled_params(train=True):`, "
@@ -335,10 +355,12 @@ class VariationalOptimizer(Optimizer):
         except Exception:
             del self.param_groups[count:]
             raise
+        for param in self.param_groups[-1]["params"]:
+            self._outside.watch(param)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as of the last step, per parameter; a sample that waits for its step is drawn again on resume."""
-        if any(sample.train for sample in self._weights.open):
+        if self._weights.show_training_sample:
             raise RuntimeError(
                 "state_dict() while a training sample is in the weights: the model would be saved with its noise; "
                 "leave the block, or call eval(), first"
@@ -360,12 +382,18 @@ class VariationalOptimizer(Optimizer):
             return loaded
 
         handle = self.register_load_state_dict_pre_hook(prepare)
+        self._loading = loaded
         try:
             super().load_state_dict(state_dict)
         finally:
             handle.remove()
-        checkpoint.undo_cast(self, loaded)
+            self._loading = None
         self._window, self._mode, self._eval_draws = Window(), None, 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._weights.open:
+            raise RuntimeError("copying an optimizer while a sample is in the weights; leave the block, or call eval(), first")
+        return super().__getstate__()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "_gate" not in self.__dict__:
@@ -374,3 +402,5 @@ class VariationalOptimizer(Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
+        if self._loading is not None:
+            checkpoint.undo_cast(self, self._loading)

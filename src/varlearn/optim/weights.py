@@ -59,52 +59,60 @@ class SampledWeights:
     def __init__(self) -> None:
         self.open: list[Sample] = []
         self._written: Sample | None = None
+        self._added: list[Entry] = []
         self._copies: dict[Tensor, Tensor] = {}
 
+    @property
+    def show_training_sample(self) -> bool:
+        """Whether the sample in the weights is there for its gradients."""
+        return bool(self.open) and self.open[-1].train
+
     def put_in(self, sample: Sample) -> None:
-        """Open a sample and write it into the weights."""
+        """Open a sample and write it into the weights. If this fails, `take_out` restores what was there."""
         self.open.append(sample)
-        try:
-            self._show(sample)
-            if sample.products is not None:
-                sample.products.open()
-        except BaseException:
-            self.take_out(sample)
-            raise
+        self._show(sample)
+        if sample.products is not None:
+            sample.products.open()
 
     def take_out(self, sample: Sample) -> None:
-        """Close a sample: the weights show the youngest one that is still open, or the mean."""
-        self.open.remove(sample)
+        """Close a sample: the weights show the youngest one that is still open, or the mean.
+
+        Call it again if it is interrupted: what was done is not done twice.
+        """
+        if sample in self.open:
+            self.open.remove(sample)
         if sample.products is not None:
             sample.products.close()
-        youngest = self.open[-1] if self.open else None
-        try:
-            self._show(youngest)
-        except BaseException:
-            self._show(youngest)  # an interrupt does not stop the mean from coming back
-            raise
+        self._show(self.open[-1] if self.open else None)
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def _show(self, sample: Sample | None) -> None:
-        if self._written is not None:
-            self._hide(self._written)
-            self._written = None
+        if self._written is sample and sample is not None:
+            return
+        self._hide()
         if sample is None:
             return
-        entries = sample.entries.values()
+        entries = list(sample.entries.values())
         for entry in entries:
             self._keep_mean(entry)
         self._written = sample
-        paths.draw([(entry.group, self._draw(entry)) for entry in entries])
+        paths.draw([(entry.group, self._draw(entry)) for entry in entries if not _is_lean(entry)])
+        for entry in entries:
+            if _is_lean(entry):
+                self._added.append(entry)
+                paths.draw([(entry.group, self._draw(entry))])
 
-    def _hide(self, sample: Sample) -> None:
-        entries = sample.entries.values()
-        lean = [entry for entry in entries if _is_lean(entry)]
-        paths.draw([(entry.group, self._draw(entry, sign=-1.0)) for entry in lean])
-        kept = [entry for entry in entries if not _is_lean(entry)]
-        for entry in kept:
-            entry.param.copy_(self._mean(entry))
+    def _hide(self) -> None:
+        while self._added:
+            entry = self._added[-1]
+            paths.draw([(entry.group, self._draw(entry, sign=-1.0))])
+            self._added.pop()
+        if self._written is not None:
+            for entry in self._written.entries.values():
+                if not _is_lean(entry):
+                    entry.param.copy_(self._mean(entry))
+        self._written = None
 
     def _draw(self, entry: Entry, sign: float = 1.0) -> Draw:
         return Draw(entry.param, self._mean(entry), entry.state["hess"], entry.noise, sign)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from varlearn.core.update import saturate_
 from varlearn.optim import loop
+from varlearn.optim.tasks import Noise
 from varlearn.optim.weights import Sample
 
 
@@ -100,6 +100,10 @@ class Window:
             return self.grads.get(param)
         return dense_grad(param)
 
+    def noise(self, param: Tensor) -> Noise:
+        """What perturbed a parameter; of the first sample that did."""
+        return next(sample.entries[param].noise for sample in self.samples if param in sample.entries)
+
     def gradient_ratio(self, param: Tensor, grad: Tensor) -> float:
         """By which factor the user scaled the mean gradient after the last of several samples (unscaling, clipping).
 
@@ -125,7 +129,7 @@ def _estimates(sample: Sample, grads: Mapping[Tensor, Tensor], given: Mapping[Te
         entry = sample.entries[param]
         hess = entry.state["hess"]
         if param in given:
-            estimates[param] = saturate_(given[param].to(hess.dtype, copy=True))
+            estimates[param] = given[param].to(hess.dtype, copy=True)
         else:
             estimates[param] = loop.estimate(entry.group["hess_approx"], grad.to(hess.dtype), hess, entry.noise)
     return estimates

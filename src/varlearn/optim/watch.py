@@ -1,0 +1,48 @@
+"""Gradients that backward took while no training sample was in the weights."""
+
+from __future__ import annotations
+
+import weakref
+
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from varlearn.optim.weights import SampledWeights
+
+
+class OutsideGradients:
+    """Remembers which `p.grad` received a contribution at the mean, so that `step()` can refuse it.
+
+    Only the gradient object is remembered: once `p.grad` is cleared, by whomever, the contribution is gone with it.
+    """
+
+    def __init__(self, weights: SampledWeights) -> None:
+        self._weights = weights
+        self._grads: dict[Tensor, Tensor] = {}
+        self._hooks: dict[Tensor, RemovableHandle] = {}
+
+    def watch(self, param: Tensor) -> None:
+        """Look at the gradients of a parameter from now on. The hook does not keep this object alive."""
+        if param in self._hooks or not param.requires_grad:
+            return
+        this = weakref.ref(self)
+
+        def on_grad(param: Tensor) -> None:
+            watcher = this()
+            if watcher is not None and not watcher._weights.show_training_sample:
+                assert param.grad is not None
+                watcher._grads[param] = param.grad
+
+        self._hooks[param] = param.register_post_accumulate_grad_hook(on_grad)
+
+    def drop_zeroed(self) -> None:
+        """Forget gradients that were set to zero in place."""
+        self._grads = {param: grad for param, grad in self._grads.items() if self.has(param) and bool(grad.any())}
+
+    def has(self, param: Tensor) -> bool:
+        """Whether the parameter's present gradient has a contribution from outside."""
+        return param.grad is not None and self._grads.get(param) is param.grad
+
+    def clear(self) -> None:
+        """Forget: the gradients were used or zeroed."""
+        self._grads.clear()

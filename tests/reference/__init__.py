@@ -1,0 +1,1 @@
+"""Plain transcriptions that the library is compared with."""
