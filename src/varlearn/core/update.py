@@ -53,7 +53,7 @@ def std(hess: Tensor, ess: float, weight_decay: float) -> Tensor:
     >>> std(torch.tensor([0.25]), ess=100.0, weight_decay=0.0)
     tensor([0.2000])
     """
-    return (hess + weight_decay).rsqrt_().mul_(1.0 / math.sqrt(ess))
+    return precision(hess, weight_decay).rsqrt_().mul_(1.0 / math.sqrt(ess))
 
 
 def sample(mean: Tensor, std: Tensor, noise: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ def update_hess(hess: Tensor, estimate: Tensor, beta2: float, weight_decay: floa
     tensor([0.5000])
     """
     step = (estimate - hess).mul_(1.0 - beta2)
-    relative = step / (hess + weight_decay)
+    relative = step / precision(hess, weight_decay)
     # The product is +inf at worst and the other terms are finite, so the sum is never NaN.
     updated = (hess + step).addcmul_(step, relative, value=0.5)
     return updated.clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
@@ -120,7 +120,7 @@ def update_mean(
     bound = largest(mean.dtype)
     direction = (momentum / hyper.debias).add_(mean - prior_mean, alpha=hyper.weight_decay)
     radius = min(hyper.clip_radius, bound)
-    direction = direction.div_(hess + hyper.weight_decay).clamp_(-radius, radius)
+    direction = direction.div_(precision(hess, hyper.weight_decay)).clamp_(-radius, radius)
     return saturate_(direction.mul_(-hyper.lr).add_(mean), max(1.0, hyper.weight_decay))
 
 
@@ -165,10 +165,24 @@ def largest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max / 16
 
 
+def precision(hess: Tensor, weight_decay: float) -> Tensor:
+    """h + delta, which is positive also where delta was lowered below -h while training.
+
+    >>> precision(torch.tensor([0.5, -1.0]), weight_decay=0.25)
+    tensor([7.5000e-01, 2.3842e-07])
+    """
+    return (hess + weight_decay).clamp_(min=lowest_precision(weight_decay, hess.dtype))
+
+
+def lowest_precision(weight_decay: float, dtype: torch.dtype) -> float:
+    """The smallest h + delta that survives being stored as h in `dtype`."""
+    info = torch.finfo(dtype)
+    return max(8.0 * info.eps * weight_decay, info.tiny / info.eps)
+
+
 def lowest_hess(weight_decay: float, dtype: torch.dtype) -> float:
     """The smallest h, such that h + delta is positive also when it is computed in `dtype`."""
-    info = torch.finfo(dtype)
-    return -weight_decay + max(8.0 * info.eps * weight_decay, info.tiny / info.eps)
+    return lowest_precision(weight_decay, dtype) - weight_decay
 
 
 def saturate_(values: Tensor, margin: float = 1.0) -> Tensor:

@@ -167,9 +167,8 @@ class IVON(VariationalOptimizer):
         if overflow is not None and float(overflow) > 0.0:
             self._skipped += 1  # GradScaler lowers its scale and goes on
             return
-        given = [window.estimates[param] for param in window.given if param in window.estimates]
-        if not paths.all_finite([grad for _, _, grad in work] + given):
-            self._on_nonfinite(work)
+        if not paths.all_finite([grad for _, _, grad in work] + list(window.estimates.values())):
+            self._on_nonfinite(window, work)
             return
         unscale = 1.0 if scale is None else 1.0 / float(scale)
         clip = self._clip_factors(work, unscale)
@@ -207,23 +206,27 @@ class IVON(VariationalOptimizer):
         """Group -> the factor that brings ghat to `max_grad_norm`, over the gradients of all groups."""
         factors = {id(group): 1.0 for group in self.param_groups}
         if work and any(group["max_grad_norm"] is not None for group in self.param_groups):
-            norms = torch._foreach_norm([grad for _, _, grad in work])
+            norms = torch._foreach_norm([grad for _, _, grad in work], dtype=torch.float64)
             total = math.sqrt(sum(float(norm) ** 2 for norm in norms)) * unscale
             for group in self.param_groups:
                 if group["max_grad_norm"] is not None:
                     factors[id(group)] = min(1.0, float(group["max_grad_norm"]) / (total + 1e-6))
         return factors
 
-    def _on_nonfinite(self, work: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
-        bad = [tuple(param.shape) for _, param, grad in work if not paths.all_finite([grad])] or ["a handed-in Hessian"]
+    def _on_nonfinite(self, window: Window, work: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
+        bad = [
+            tuple(param.shape)
+            for _, param, grad in work
+            if not paths.all_finite([grad, window.estimates.get(param, grad)])
+        ]
         self._skipped += 1
         if any(group["nonfinite"] == "raise" for group in self.param_groups):
             raise FloatingPointError(
-                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {bad[0]}; state and weights are "
-                "unchanged. Lower lr, raise hess_init or ess, or pass nonfinite='skip' to drop such steps"
+                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {bad[0]}; state and weights "
+                "are unchanged. Lower lr, raise hess_init or ess, or pass nonfinite='skip' to drop such steps"
             )
         if self._skipped == 1:
-            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), the first of shape %s", len(bad), bad[0])
+            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), first %s", len(bad), bad[0])
 
     # What the posterior says
 

@@ -16,7 +16,7 @@ def draw(tasks: Sequence[Draw]) -> None:
     """Perturb each parameter (line 2)."""
     for task in tasks:
         std = update.std(task.hess, task.noise.ess, task.noise.weight_decay)
-        task.param.copy_(update.sample(task.mean, std, epsilon(task.hess, task.noise).mul_(task.sign)))
+        store(task.param, update.sample(task.mean, std, epsilon(task.hess, task.noise).mul_(task.sign)))
 
 
 def step(tasks: Sequence[Step]) -> None:
@@ -32,7 +32,7 @@ def step(tasks: Sequence[Step]) -> None:
         for old, new in zip(before, after, strict=True):
             old.copy_(new)
         if task.param is not task.mean:
-            store_mean(task.param, task.mean)
+            store(task.param, task.mean)
 
 
 def estimate(approximation: str, grad: Tensor, hess: Tensor, noise: Noise) -> Tensor:
@@ -49,7 +49,9 @@ def epsilon(like: Tensor, noise: Noise) -> Tensor:
     return out
 
 
-def store_mean(param: Tensor, mean: Tensor) -> None:
-    """Round a float32 mean into a float16 or bfloat16 parameter; the largest float16 is as far as it goes."""
-    bound = torch.finfo(param.dtype).max
-    param.copy_(mean.clamp_(-bound, bound))
+def store(param: Tensor, values: Tensor) -> None:
+    """Round values into a parameter. The largest float16 is as far as they go; `values` is bounded with it."""
+    if param.dtype != values.dtype:
+        bound = torch.finfo(param.dtype).max
+        values.clamp_(-bound, bound)
+    param.copy_(values)

@@ -16,7 +16,7 @@ from torch import Tensor
 from varlearn.core import update
 from varlearn.core.noise import GOLDEN, normal_, normal_pairs, signed
 from varlearn.optim import loop
-from varlearn.optim.tasks import Draw, Step
+from varlearn.optim.tasks import Draw, Step, is_dense
 
 # Elements per piece. A CPU keeps a dozen temporaries of this size in its second-level caches.
 _CPU_PIECE = 1 << 17
@@ -45,7 +45,8 @@ def draw(tasks: Sequence[Draw]) -> None:
         hess = _gather(piece, lambda t: t.hess)
         std = update.std(hess, first.noise.ess, first.noise.weight_decay)
         noise = _noise(piece, hess).mul_(first.sign)
-        _scatter(piece, lambda t: t.param, update.sample(_gather(piece, lambda t: t.mean), std, noise))
+        theta = update.sample(_gather(piece, lambda t: t.mean), std, noise)
+        _scatter(piece, lambda t: t.param, _bounded(theta, first.param.dtype))
 
 
 def step(tasks: Sequence[Step]) -> None:
@@ -73,10 +74,17 @@ def _step_piece(piece: list[Segment]) -> None:
     for name, value in zip(q._fields, after, strict=True):
         _scatter(piece, lambda t, name=name: getattr(t, name), value)
     if first.param is not first.mean:
-        bound = torch.finfo(first.param.dtype).max
-        mean = after.mean.clamp_(-bound, bound)
+        mean = _bounded(after.mean, first.param.dtype)
         _scatter(piece, lambda t: t.mean, mean)
         _scatter(piece, lambda t: t.param, mean)
+
+
+def _bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Bound values, in place, to what a parameter of a smaller dtype can hold."""
+    if values.dtype == dtype:
+        return values
+    bound = torch.finfo(dtype).max
+    return values.clamp_(-bound, bound)
 
 
 def _step_kind(task: Step) -> tuple[object, ...]:
@@ -102,7 +110,7 @@ def _sort_out(
     """Pieces of tasks that have their scalars in common; tasks that are not dense in memory are done one by one."""
     alike: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
-        if _is_dense(task.param) and task.hess.stride() == task.param.stride() == task.mean.stride():
+        if is_dense(task.param) and task.hess.stride() == task.param.stride() == task.mean.stride():
             alike.setdefault(kind(task), []).append(task)
         else:
             otherwise([task])
@@ -164,15 +172,3 @@ def _layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tenso
         position = torch.cat([torch.arange(size) + 2 * int(start) for size, start in zip(sizes, first, strict=True)])
         position = position.to(device)
     return counter.to(device), owner.to(device), position
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill a block of memory, in any order of the dimensions."""
-    if tensor.is_contiguous():
-        return True
-    expected = 1
-    for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True

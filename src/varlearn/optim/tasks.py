@@ -89,3 +89,20 @@ def state_dtype(param: Tensor) -> torch.dtype:
     torch.float32
     """
     return torch.float64 if param.dtype == torch.float64 else torch.float32
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill a block of memory, in any order of the dimensions.
+
+    >>> is_dense(torch.zeros(3, 4).t()), is_dense(torch.zeros(3, 4)[:, ::2])
+    (True, False)
+    """
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    dims = [(stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+    for stride, size in sorted(dims):
+        if stride != expected:
+            return False
+        expected *= size
+    return True

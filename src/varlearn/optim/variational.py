@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.optim import Optimizer
 
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.optim import checkpoint, distributed, hyper
 from varlearn.optim.gate import Gate
-from varlearn.optim.tasks import Noise, state_dtype
+from varlearn.optim.tasks import Noise, is_dense, state_dtype
 from varlearn.optim.watch import OutsideGradients
 from varlearn.optim.weights import Entry, Sample, SampledWeights
 from varlearn.optim.window import Window
@@ -164,15 +165,17 @@ class VariationalOptimizer(Optimizer):
     def _sample(self, train: bool) -> Sample:
         """The next draw: its coordinates, not its numbers."""
         self._check_groups()
+        self._refuse_parameters_without_values()
         entries = []
         index = 0
         for group in self.param_groups:
             key = self._draw_key(group, train)
             for param in group["params"]:
                 if param.requires_grad:
+                    state = self._state(param, group)
                     self._outside.watch(param)
                     noise = Noise(fold_in(key, index), float(group["ess"]), float(group["weight_decay"]))
-                    entries.append(Entry(param, self._state(param, group), noise, group))
+                    entries.append(Entry(param, state, noise, group))
                 index += 1
         self._eval_draws += not train
         return Sample(train, entries, distributed.LocalProducts(entries) if train and self._is_distributed() else None)
@@ -194,17 +197,22 @@ class VariationalOptimizer(Optimizer):
         for group in self.param_groups:
             hyper.check(group)
 
+    def _refuse_parameters_without_values(self) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.is_meta or isinstance(param, UninitializedTensorMixin):
+                    raise RuntimeError(
+                        "a parameter has no values yet (meta or lazy initialization); "
+                        "materialize the model, or run one forward pass, before drawing a sample"
+                    )
+
     def _state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """The parameter's state, made at its first sample and adapted if the model was cast since."""
-        state = self.state[param]
         dtype = state_dtype(param)
-        if "hess" in state and state["hess"].dtype == dtype and ("mean" in state) == (dtype != param.dtype):
+        state = self.state.get(param, {})
+        if "hess" in state and _fits(state, param, dtype):
             return state
-        if param.is_meta or isinstance(param, torch.nn.parameter.UninitializedTensorMixin):
-            raise RuntimeError(
-                "a parameter has no values yet (meta or lazy initialization); "
-                "materialize the model, or run one forward pass, before drawing a sample"
-            )
+        state = self.state[param]
         with torch.inference_mode(False), torch.no_grad():
             if "hess" not in state:
                 state["step"] = 0
@@ -212,12 +220,13 @@ class VariationalOptimizer(Optimizer):
                 state["hess"] = torch.full_like(param, group["hess_init"], dtype=dtype, requires_grad=False)
                 if group["prior_mean"] == "init":
                     state["prior_mean"] = param.detach().to(dtype, copy=True)
-            state.pop("mean", None)
+            if dtype == param.dtype:
+                state.pop("mean", None)
+            elif "mean" not in state:
+                state["mean"] = param.detach().to(dtype, copy=True)
             for name in checkpoint.TENSORS:
                 if name in state:
-                    state[name] = state[name].to(dtype)
-            if dtype != param.dtype:
-                state["mean"] = param.detach().to(dtype, copy=True)
+                    state[name] = torch.empty_like(param, dtype=dtype, requires_grad=False).copy_(state[name])
         return state
 
     # Gradients
@@ -404,3 +413,10 @@ class VariationalOptimizer(Optimizer):
                 group.setdefault(name, value)
         if self._loading is not None:
             checkpoint.undo_cast(self, self._loading)
+
+
+def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype) -> bool:
+    """Whether the state still has the dtype and the memory order that the parameter asks for."""
+    hess = state["hess"]
+    in_order = hess.stride() == param.stride() or not is_dense(param)
+    return hess.dtype == dtype and in_order and ("mean" in state) == (dtype != param.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 
 from torch import Tensor
+from torch.nn.parameter import UninitializedTensorMixin
 from torch.utils.hooks import RemovableHandle
 
 from varlearn.optim.weights import SampledWeights
@@ -23,7 +24,7 @@ class OutsideGradients:
 
     def watch(self, param: Tensor) -> None:
         """Look at the gradients of a parameter from now on. The hook does not keep this object alive."""
-        if param in self._hooks or not param.requires_grad:
+        if param in self._hooks or not param.requires_grad or isinstance(param, UninitializedTensorMixin):
             return
         this = weakref.ref(self)
 

@@ -90,6 +90,7 @@ class SampledWeights:
     def _show(self, sample: Sample | None) -> None:
         if self._written is sample and sample is not None:
             return
+        torch.clear_autocast_cache()  # autocast keeps casts of the weights, and would not see them change
         self._hide()
         if sample is None:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -33,7 +34,7 @@ class Window:
         self.estimates: dict[Tensor, Tensor] = {}
         self.given: set[Tensor] = set()
         self.cleared = False
-        self._norms: dict[Tensor, tuple[int, Tensor]] = {}
+        self._norms: dict[Tensor, Tensor] = {}
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Before a further sample: take the mean gradient out of `p.grad`, so that backward writes the new one alone.
@@ -82,9 +83,7 @@ class Window:
         self._remember_norms()
 
     def _remember_norms(self) -> None:
-        self._norms = {
-            param: (grad._version, torch.linalg.vector_norm(grad)) for param, grad in self.grads.items()
-        }
+        self._norms = {param: _norm(grad) for param, grad in self.grads.items()}
 
     def _fold_first(self, first: Sample) -> None:
         self.estimates = _estimates(first, self.grads, self.estimates)
@@ -111,11 +110,8 @@ class Window:
         """
         if param not in self._norms:
             return 1.0
-        version, norm = self._norms[param]
-        if grad is self.grads[param] and grad._version == version:
-            return 1.0
-        before = float(norm)
-        return float(torch.linalg.vector_norm(grad)) / before if before > 0.0 else 1.0
+        before = float(self._norms[param])
+        return float(_norm(grad)) / before if 0.0 < before < math.inf else 1.0
 
     def detach_from_grads(self) -> None:
         """Before `p.grad` is zeroed in place: keep the captured gradients."""
@@ -133,6 +129,10 @@ def _estimates(sample: Sample, grads: Mapping[Tensor, Tensor], given: Mapping[Te
         else:
             estimates[param] = loop.estimate(entry.group["hess_approx"], grad.to(hess.dtype), hess, entry.noise)
     return estimates
+
+
+def _norm(grad: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(grad, dtype=torch.float64)
 
 
 def _mean_in(means: dict[Tensor, Tensor], param: Tensor, value: Tensor | None, count: int) -> None:

@@ -1,0 +1,38 @@
+"""Models of the paper's experiments, one file each, from functions that build them: `resnet20(classes=10)`.
+
+Image models take images (B, C, H, W) of any memory format, hold their weights in channels_last and return logits; text
+models take tokens (B, T). None keeps a buffer or draws a random number when called, so the weights are all there is to
+a model's function. All build on the meta device (`with torch.device("meta")`). To compile a deep one, compile its
+blocks, of which few differ: `for block in model.blocks: block.compile()`.
+"""
+
+from varlearn.models.alexnet import alexnet
+from varlearn.models.densenet121 import densenet121
+from varlearn.models.frn import FilterResponseNorm
+from varlearn.models.gpt2 import GPT2, gpt2_10m, gpt2_125m, gpt2_355m, gpt2_773m, gpt2_tiny
+from varlearn.models.gru import gru
+from varlearn.models.lenet import lenet
+from varlearn.models.mlp import mlp
+from varlearn.models.preresnet110 import preresnet110
+from varlearn.models.resnet18 import resnet18
+from varlearn.models.resnet20 import resnet20
+from varlearn.models.resnet50 import resnet50
+
+__all__ = [
+    "GPT2",
+    "FilterResponseNorm",
+    "alexnet",
+    "densenet121",
+    "gpt2_10m",
+    "gpt2_125m",
+    "gpt2_355m",
+    "gpt2_773m",
+    "gpt2_tiny",
+    "gru",
+    "lenet",
+    "mlp",
+    "preresnet110",
+    "resnet18",
+    "resnet20",
+    "resnet50",
+]

@@ -1,0 +1,67 @@
+"""ResNet-20 for small images (He et al., 2016), with filter response normalization."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from varlearn.models.frn import FilterResponseNorm
+
+WIDTHS = (16, 32, 64)
+BLOCKS = 3  # in each of the three stages: 1 + 2 * 3 * 3 + 1 = 20 layers
+
+
+def _conv(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Sequential:
+    """Convolution with bias, then FRN and TLU."""
+    conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2)
+    return nn.Sequential(conv, FilterResponseNorm(outputs))
+
+
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut; nothing follows the sum, for the TLUs are the only non-linearity."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(_conv(inputs, outputs, 3, stride), _conv(outputs, outputs, 3))
+        self.shortcut = nn.Identity() if stride == 1 else _conv(inputs, outputs, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shortcut(x) + self.residual(x)
+
+
+class ResNet20(nn.Module):
+    """Three stages of three blocks, 16, 32 and 64 channels; `resnet20` builds it."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.stem = _conv(3, WIDTHS[0], 3)
+        blocks, inputs = [], WIDTHS[0]
+        for stage, width in enumerate(WIDTHS):
+            for block in range(BLOCKS):
+                blocks.append(_Block(inputs, width, stride=2 if stage > 0 and block == 0 else 1))
+                inputs = width
+        self.blocks = nn.Sequential(*blocks)
+        self.head = nn.Linear(inputs, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (B, 3, H, W) to logits (B, classes)."""
+        features = self.blocks(self.stem(images))  # (B, 64, H/4, W/4)
+        return self.head(features.mean(dim=(2, 3)))
+
+
+def resnet20(classes: int = 10) -> ResNet20:
+    """Build a ResNet-20 with FRN, 274,042 parameters at 10 classes, in the channels_last format.
+
+    Convolutions have biases, the shortcuts of the two strided blocks are 1 x 1 convolutions with FRN and TLU, and the
+    weights start from PyTorch's default.
+
+    Args:
+        classes: number of logits.
+
+    >>> model = resnet20(classes=10)
+    >>> sum(p.numel() for p in model.parameters())
+    274042
+    >>> model(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
+    return ResNet20(classes).to(memory_format=torch.channels_last)

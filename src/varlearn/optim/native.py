@@ -1,0 +1,335 @@
+"""The fused CPU path: `native.c` applied to lists of float32 tensors, one pass over memory for each call.
+
+Same noise and same rule as `loop`, to float32's rounding. What is not a plain float32 CPU tensor in dense memory is not
+for this path (`supports`), and without a C compiler there is no such path (`available`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import warnings
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+from torch.torch_version import TorchVersion
+
+from varlearn.core import update
+from varlearn.core.noise import derive_key, normal_
+from varlearn.optim import loop, native_build
+from varlearn.optim.tasks import Draw, Noise, Step, is_dense
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+_FLOAT32, _STRIDED = torch.float32, torch.strided
+_APPROXIMATIONS = {"reparam": 0, "squared_gradient": 1, "given": 2}
+_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= (2, 5)
+
+
+class _Scale(ctypes.Structure):
+    """`Scale` of native.c."""
+
+    _fields_ = [(name, ctypes.c_float) for name in ("scale", "decay")]
+
+
+class _Hyper(ctypes.Structure):
+    """`Hyper` of native.c."""
+
+    _fields_ = [
+        ("approximation", ctypes.c_int64),
+        ("grad_factor", ctypes.c_float),
+        ("noise_scale", ctypes.c_float),
+        ("noise_decay", ctypes.c_float),
+        ("beta1", ctypes.c_float),
+        ("grad_weight", ctypes.c_float),
+        ("hess_weight", ctypes.c_float),
+        ("decay", ctypes.c_float),
+        ("debias", ctypes.c_float),
+        ("lr", ctypes.c_float),
+        ("clip_radius", ctypes.c_float),
+        ("prior_mean", ctypes.c_float),
+        ("lowest_hess", ctypes.c_float),
+        ("largest", ctypes.c_float),
+        ("largest_mean", ctypes.c_float),
+    ]
+
+
+def load() -> ctypes.CDLL:
+    """The compiled kernels, made on first use.
+
+    Raises:
+        native_build.BuildError: there is no C compiler, it fails, or the result does not agree with the plain path.
+    """
+    kernels = _attempt()
+    if isinstance(kernels, native_build.BuildError):
+        raise kernels
+    return kernels
+
+
+def available() -> bool:
+    """Whether there is a fused path on this machine; compiles it if need be."""
+    return not isinstance(_attempt(), native_build.BuildError)
+
+
+def load_or_warn() -> bool:
+    """`available`, and one warning in the life of the process where it is not."""
+    problem = _attempt()
+    if isinstance(problem, native_build.BuildError):
+        _warn(str(problem))
+        return False
+    return True
+
+
+@functools.cache
+def _warn(problem: str) -> None:
+    warnings.warn(
+        f"the fused CPU path could not be compiled ({problem}); the packed path is used, which computes the same, "
+        "more slowly. Install a C compiler (gcc or clang) or set CC to one; fused=False silences this",
+        stacklevel=3,
+    )
+
+
+@functools.cache
+def _attempt() -> ctypes.CDLL | native_build.BuildError:
+    try:
+        kernels = native_build.load(Path(__file__).with_name("native.c"))
+    except native_build.BuildError as error:
+        return error
+    for kernel in (kernels.varlearn_draw, kernels.varlearn_step, kernels.varlearn_copy, kernels.varlearn_check):
+        kernel.restype = None
+        kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+    return kernels if _agrees(kernels) else native_build.BuildError("the compiled code is wrong on a small example")
+
+
+def supports(task: Draw | Step) -> bool:
+    """Whether this path can carry out a task: plain float32 CPU tensors, dense, with equal strides.
+
+    >>> from varlearn.optim.tasks import Draw, Noise
+    >>> weight, half = torch.zeros(3), torch.zeros(3, dtype=torch.bfloat16)
+    >>> supports(Draw(weight, weight, torch.ones(3), Noise(0, 1.0, 0.0)))
+    True
+    >>> supports(Draw(half, weight, torch.ones(3), Noise(0, 1.0, 0.0)))
+    False
+    """
+    param = task.param
+    if type(param) not in _PLAIN:
+        return False
+    if isinstance(task, Draw):
+        tensors = (param, task.hess) if task.mean is param else (param, task.mean, task.hess)
+    else:
+        grad = task.grad
+        if task.mean is not param or grad.layout is not _STRIDED or grad.is_neg():  # is_neg: to be negated when read
+            return False
+        tensors = (param, task.momentum, task.hess, grad)
+        if task.estimate is not None:
+            tensors += (task.estimate,)
+        if isinstance(task.prior_mean, Tensor):
+            tensors += (task.prior_mean,)
+    size = param.numel()
+    strides = None if param.is_contiguous() else param.stride()
+    for tensor in tensors:
+        if (
+            type(tensor) not in _PLAIN
+            or tensor.dtype is not _FLOAT32
+            or not tensor.is_cpu
+            or tensor.numel() != size
+            or not (tensor.is_contiguous() if strides is None else tensor.stride() == strides)
+        ):
+            return False
+    return strides is None or is_dense(param)
+
+
+def draw(tasks: Sequence[Draw]) -> None:
+    """Perturb each parameter (line 2).
+
+    >>> from varlearn.optim.tasks import Draw, Noise
+    >>> mean, sample = torch.ones(3), torch.empty(3)
+    >>> draw([Draw(sample, mean, torch.full((3,), 4e30), Noise(7, 1.0, 0.0))])
+    >>> sample
+    tensor([1., 1., 1.])
+    """
+    _draw(load(), ((task.param, task.mean, None, task.hess, task.noise, task.sign) for task in tasks))
+    _changed([task.param for task in tasks])
+
+
+def keep_and_draw(
+    params: Sequence[Tensor],
+    kept: Sequence[Tensor],
+    hess: Sequence[Tensor],
+    noises: Sequence[Noise],
+    done: ctypes.c_int | None = None,
+) -> None:
+    """Copy each parameter, the mean, into `kept`, and perturb it in place, in one pass.
+
+    Args:
+        params: hold the mean; receive the sample.
+        kept: receive the mean; of the parameters' strides.
+        hess: h of each parameter.
+        noises: epsilon and the scale of sigma, for each parameter.
+        done: becomes 1 when everything is written. The kernel cannot be interrupted, so a caller that meets a
+            KeyboardInterrupt finds 1 where there is something to restore, and 0 where nothing has happened.
+
+    >>> weight, mean, done = torch.ones(3), torch.empty(3), ctypes.c_int()
+    >>> keep_and_draw([weight], [mean], [torch.zeros(3)], [Noise(7, 100.0, 1.0)], done)
+    >>> mean, done.value, bool((weight - mean).abs().max() < 0.7)
+    (tensor([1., 1., 1.]), 1, True)
+    """
+    rows = zip(params, params, kept, hess, noises, [1.0] * len(params), strict=True)
+    _draw(load(), rows, done)
+    _changed(params)
+
+
+def _draw(
+    kernels: ctypes.CDLL,
+    rows: Iterable[tuple[Tensor, Tensor, Tensor | None, Tensor, Noise, float]],
+    done: ctypes.c_int | None = None,
+) -> None:
+    words: list[int] = []
+    scales: list[_Scale] = []
+    address, last = 0, None
+    for param, mean, kept, hess, noise, sign in rows:
+        facts = (noise.ess, noise.weight_decay, sign)
+        if facts != last:
+            scales.append(_Scale(sign / math.sqrt(noise.ess), noise.weight_decay))
+            address, last = ctypes.addressof(scales[-1]), facts
+        words += (
+            param.numel(),
+            param.data_ptr(),
+            mean.data_ptr(),
+            0 if kept is None else kept.data_ptr(),
+            hess.data_ptr(),
+            noise.key,
+            address,
+        )
+    _call(kernels.varlearn_draw, words, 7, done)
+
+
+def restore(params: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+    """Copy the means back: param <- kept.
+
+    >>> weight = torch.ones(3)
+    >>> restore([weight], [torch.zeros(3)])
+    >>> weight
+    tensor([0., 0., 0.])
+    """
+    words: list[int] = []
+    for param, mean in zip(params, kept, strict=True):
+        words += (param.numel(), param.data_ptr(), mean.data_ptr())
+    _call(load().varlearn_copy, words, 3)
+    _changed(params)
+
+
+def step(tasks: Sequence[Step]) -> None:
+    """Update each parameter (lines 3 to 7).
+
+    >>> from varlearn.core.update import Hyper
+    >>> mean, momentum, hess = torch.tensor([2.0]), torch.zeros(1), torch.ones(1)
+    >>> hyper = Hyper(lr=0.5, ess=1.0, weight_decay=1.0, beta1=0.0, beta2=0.5, clip_radius=math.inf, debias=1.0)
+    >>> grad, noise = torch.tensor([1.0]), Noise(7, 1.0, 1.0)
+    >>> step([Step(mean, mean, momentum, hess, grad, "squared_gradient", None, noise, 0.0, 1.0, 1.0, hyper)])
+    >>> mean, momentum, hess
+    (tensor([1.2500]), tensor([1.]), tensor([1.]))
+    """
+    _step(load(), tasks)
+    _changed([task.param for task in tasks])
+
+
+def _step(kernels: ctypes.CDLL, tasks: Sequence[Step]) -> None:
+    words: list[int] = []
+    hypers: list[_Hyper] = []
+    address, last = 0, None
+    for task in tasks:
+        param, grad, estimate, prior, noise = task.param, task.grad, task.estimate, task.prior_mean, task.noise
+        approximation = task.approximation if estimate is None else "given"
+        number, there = (0.0, prior.data_ptr()) if isinstance(prior, Tensor) else (prior, 0)
+        facts = (task.hyper, noise.ess, noise.weight_decay, task.grad_factor, task.clip_factor, approximation, number)
+        if facts != last:
+            hypers.append(_hyper(task, approximation, number))
+            address, last = ctypes.addressof(hypers[-1]), facts
+        words += (
+            param.numel(),
+            param.data_ptr(),
+            task.momentum.data_ptr(),
+            task.hess.data_ptr(),
+            grad.data_ptr(),
+            0 if estimate is None else estimate.data_ptr(),
+            there,
+            noise.key,
+            address,
+        )
+    _call(kernels.varlearn_step, words, 9)
+
+
+def _hyper(task: Step, approximation: str, prior_mean: float) -> _Hyper:
+    """The scalars, computed in float64 and rounded once, as PyTorch does with Python numbers."""
+    hyper, largest = task.hyper, update.largest(_FLOAT32)
+    return _Hyper(
+        approximation=_APPROXIMATIONS[approximation],
+        grad_factor=task.grad_factor,
+        noise_scale=math.sqrt(task.noise.ess),
+        noise_decay=task.noise.weight_decay,
+        beta1=hyper.beta1,
+        grad_weight=(1.0 - hyper.beta1) * task.clip_factor,
+        hess_weight=1.0 - hyper.beta2,
+        decay=hyper.weight_decay,
+        debias=1.0 / hyper.debias,
+        lr=hyper.lr,
+        clip_radius=min(hyper.clip_radius, largest),
+        prior_mean=prior_mean,
+        lowest_hess=update.lowest_hess(hyper.weight_decay, _FLOAT32),
+        largest=largest,
+        largest_mean=largest / max(1.0, hyper.weight_decay),
+    )
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether there is no inf and no NaN in dense float32 CPU tensors.
+
+    >>> all_finite([torch.zeros(3)]), all_finite([torch.zeros(3), torch.tensor([1.0, math.nan])])
+    (True, False)
+    """
+    finite = ctypes.c_int()
+    words: list[int] = []
+    for tensor in tensors:
+        words += (tensor.numel(), tensor.data_ptr())
+    _call(load().varlearn_check, words, 2, finite)
+    return bool(finite.value)
+
+
+def _call(kernel: Callable[..., None], words: list[int], width: int, flag: ctypes.c_int | None = None) -> None:
+    """Pass structures of `width` 64-bit words, the number of threads that PyTorch uses, and where to answer."""
+    tasks = array("Q", words)
+    answer = None if flag is None else ctypes.addressof(flag)
+    kernel(tasks.buffer_info()[0], len(words) // width, torch.get_num_threads(), answer)
+
+
+def _changed(params: Sequence[Tensor]) -> None:
+    """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
+    if _INCREMENT_TAKES_LISTS:
+        increment_version(params)
+    else:
+        for param in params:
+            increment_version(param)
+
+
+def _agrees(kernels: ctypes.CDLL) -> bool:
+    """Whether the kernels do to a few numbers what the plain path does: compilers have bugs, too."""
+    noise = Noise(derive_key(seed=1, draw=1), 2.0, 0.5)
+    hyper = update.Hyper(0.1, 2.0, 0.5, beta1=0.9, beta2=0.9, clip_radius=1.0, debias=0.5)
+    outcomes = []
+    for plain in (True, False):
+        mean, momentum, hess, grad, sample = normal_(torch.empty(5, 300), key=1)
+        hess.exp_()
+        task = Step(mean, mean, momentum, hess, grad, "reparam", None, noise, 0.1, 1.0, 1.0, hyper)
+        if plain:
+            loop.draw([Draw(sample, mean, hess, noise)])
+            loop.step([task])
+        else:
+            _draw(kernels, [(sample, mean, None, hess, noise, 1.0)])
+            _step(kernels, [task])
+        outcomes.append(torch.stack((sample, mean, momentum, hess)))
+    return torch.allclose(*outcomes, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,30 @@
+"""Distributions over the weights of a model: made from an optimizer, sampled, mixed, compared, saved."""
+
+from varlearn.posterior.binding import check_fits
+from varlearn.posterior.discrete import Mixture, Point, components
+from varlearn.posterior.divergence import kl
+from varlearn.posterior.gaussian import DiagGaussian
+from varlearn.posterior.io import describe, load, save
+from varlearn.posterior.lowrank import LowRankGaussian
+from varlearn.posterior.pruning import prune, signal_to_noise
+from varlearn.posterior.sealed import CorruptFileError
+from varlearn.posterior.summary import MarginalStd, StdSummary, marginal_std
+
+__all__ = [
+    "CorruptFileError",
+    "DiagGaussian",
+    "LowRankGaussian",
+    "MarginalStd",
+    "Mixture",
+    "Point",
+    "StdSummary",
+    "check_fits",
+    "components",
+    "describe",
+    "kl",
+    "load",
+    "marginal_std",
+    "prune",
+    "save",
+    "signal_to_noise",
+]

@@ -1,0 +1,55 @@
+"""Standard normal numbers for the named tensors of a posterior, from a seed or a generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from varlearn.core.noise import derive_key, normal_
+from varlearn.types import Seed
+
+# Streams of the stateless noise that belong to posteriors. Training noise has its own, so the same seed in the
+# optimizer and in prediction never gives the same numbers.
+WEIGHTS, FACTORS, CHOICE, DROPOUT = 101, 102, 103, 104
+
+
+def positions(names: Iterable[str]) -> dict[str, int]:
+    """The index of each tensor's noise: its rank among the sorted names, so that the order of a dict is irrelevant.
+
+    >>> positions(["head.weight", "body.weight"])
+    {'body.weight': 0, 'head.weight': 1}
+    """
+    return {name: rank for rank, name in enumerate(sorted(names))}
+
+
+def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int = WEIGHTS) -> Tensor:
+    """Standard normals of `like`'s shape and device, in float32 (float64 for a float64 tensor).
+
+    Args:
+        like: gives shape, device and precision.
+        seed: an integer (then `index` and `position` choose the numbers), or a generator that is consumed.
+        index: number of the sample.
+        position: of the tensor, from `positions`.
+        stream: what the numbers are for.
+
+    >>> torch.equal(normals(torch.zeros(3), seed=1, index=2), normals(torch.ones(3), seed=1, index=2))
+    True
+    """
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    if isinstance(seed, torch.Generator):
+        return torch.randn(like.shape, generator=seed, device=seed.device, dtype=dtype).to(like.device)
+    key = derive_key(seed, draw=index, index=position, stream=stream)
+    return normal_(torch.empty(like.shape, device=like.device, dtype=dtype), key)
+
+
+def uniform(seed: Seed, index: int, stream: int = CHOICE) -> float:
+    """One number in [0, 1]: the normal distribution function of one normal.
+
+    >>> 0.0 <= uniform(seed=0, index=0) <= 1.0
+    True
+    """
+    number = normals(torch.zeros((), dtype=torch.float64), seed, index, stream=stream).item()
+    return 0.5 * math.erfc(-number / math.sqrt(2.0))

@@ -1,0 +1,246 @@
+"""The Gaussian with a diagonal covariance: what IVON learns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from varlearn.core import update
+from varlearn.posterior.binding import full_state
+from varlearn.posterior.discrete import Point
+from varlearn.posterior.draw import normals, positions
+from varlearn.posterior.optimizers import read_optimizer
+from varlearn.posterior.tensors import cast, check_means, check_names
+from varlearn.types import Params, Seed
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class DiagGaussian:
+    """q(theta) = N(m, diag(sigma^2)) with sigma = 1 / sqrt(lambda (h + delta)).
+
+    The scale is kept in the optimizer's terms, because what one does with a posterior needs them apart: merging reads
+    h, the temperature is a factor on lambda, the prior is N(prior_mean, 1 / (lambda delta)). Tensors are not copied.
+
+    Args:
+        mean: m, one float tensor per random weight.
+        hess: h, shapes as `mean`. It may be slightly negative; h + delta may not. An infinite entry makes its weight
+            exactly its mean (see `prune`).
+        ess: lambda > 0, the effective number of training examples; one number, or one per name.
+        weight_decay: delta >= 0; one number, or one per name.
+        prior_mean: mean of the prior, by name; zero where absent.
+        fixed: frozen parameters and buffers that go with the weights. None leaves the model's own in place.
+        tied: further names of weights that have several, with the name used here.
+
+    >>> q = DiagGaussian({"w": torch.tensor([2.0])}, {"w": torch.tensor([0.75])}, ess=100.0, weight_decay=0.25)
+    >>> q.std["w"].item()  # 1 / sqrt(100 * (0.75 + 0.25))
+    0.10000000149011612
+    """
+
+    mean: Params
+    hess: Params
+    ess: Mapping[str, float]
+    weight_decay: Mapping[str, float]
+    prior_mean: Params
+    fixed: Mapping[str, Tensor] | None
+    tied: Mapping[str, str]
+
+    def __init__(
+        self,
+        mean: Params,
+        hess: Params,
+        ess: float | Mapping[str, float],
+        weight_decay: float | Mapping[str, float] = 0.0,
+        prior_mean: Params | None = None,
+        fixed: Mapping[str, Tensor] | None = None,
+        tied: Mapping[str, str] | None = None,
+    ):
+        check_means(mean)
+        check_names("hess", hess, mean)
+        check_names("prior_mean", prior_mean or {}, mean, partial=True)
+        values = {
+            "mean": dict(mean),
+            "hess": dict(hess),
+            "ess": _per_name("ess", ess, mean),
+            "weight_decay": _per_name("weight_decay", weight_decay, mean),
+            "prior_mean": dict(prior_mean or {}),
+            "fixed": None if fixed is None else dict(fixed),
+            "tied": dict(tied or {}),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check_scale()
+
+    @classmethod
+    def from_optimizer(
+        cls,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        ess: float | None = None,
+        weight_decay: float | None = None,
+    ) -> DiagGaussian:
+        """The posterior that an optimizer has learned, or the one the paper makes up for AdamW and SGD.
+
+        IVON knows its own: sigma^2 = 1 / (lambda (h + delta)). For AdamW sigma^2 = 1 / (N (sqrt(v) + delta)) and for
+        SGD sigma^2 = 1 / (N (1 + delta)); N is `ess` and delta the groups' weight decay. v is the debiased average of
+        squared gradients, the one AdamW's own step uses; the paper's plain average equals it after a few multiples of
+        1 / (1 - beta2) steps. Parameters that are frozen or not in the optimizer, and buffers, become `fixed`. All
+        tensors are copies.
+
+        Args:
+            model: gives the names.
+            optimizer: IVON (or another with its state), AdamW, Adam or SGD, with no sample in the weights.
+            ess: N for AdamW and SGD, which do not know it; for IVON it is in the groups.
+            weight_decay: delta in place of the groups'; for AdamW and SGD only.
+
+        >>> net = nn.Linear(1, 1, bias=False)
+        >>> sgd = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.0)
+        >>> DiagGaussian.from_optimizer(net, sgd, ess=4.0).std["weight"].item()  # 1 / sqrt(4 * (1 + 0))
+        0.5
+        """
+        return cls(**read_optimizer(model, optimizer, ess=ess, weight_decay=weight_decay))
+
+    @property
+    def precision(self) -> Params:
+        """1 / sigma^2 = lambda (h + delta), in float32 or better."""
+        return {
+            name: hess.add_(self.weight_decay[name]).mul_(self.ess[name]) for name, hess in self._wide_hess().items()
+        }
+
+    @property
+    def std(self) -> Params:
+        """sigma = 1 / sqrt(lambda (h + delta)), in float32 or better."""
+        return {
+            name: update.std(hess, self.ess[name], self.weight_decay[name]) for name, hess in self._wide_hess().items()
+        }
+
+    def perturbation(self, seed: Seed = 0, index: int = 0) -> Params:
+        """sigma * epsilon, the part of `sample` that is random, in float32 or better."""
+        rank = positions(self.mean)
+        return {name: normals(self.mean[name], seed, index, rank[name]).mul_(std) for name, std in self.std.items()}
+
+    def sample(self, seed: Seed = 0, index: int = 0) -> Params:
+        """theta = m + sigma * epsilon, in the dtype of `mean`.
+
+        Args:
+            seed: an integer; the sample is then a function of (seed, index). Or a generator, which is consumed.
+            index: number of the sample; without meaning for a generator.
+
+        >>> q = DiagGaussian({"w": torch.zeros(3)}, {"w": torch.ones(3)}, ess=10.0)
+        >>> torch.equal(q.sample(seed=1, index=5)["w"], q.sample(seed=1, index=5)["w"])
+        True
+        >>> torch.equal(q.sample(seed=1, index=5)["w"], q.sample(seed=1, index=6)["w"])
+        False
+        """
+        noise = self.perturbation(seed, index)
+        return {name: noise[name].add_(mean).to(mean.dtype) for name, mean in self.mean.items()}
+
+    def log_prob(self, params: Params) -> Tensor:
+        """log q(theta), summed in float64 over all weights; weights of infinite precision must equal their mean.
+
+        >>> q = DiagGaussian({"w": torch.zeros(1)}, {"w": torch.ones(1)}, ess=1.0)
+        >>> round(q.log_prob({"w": torch.zeros(1)}).item(), 6)  # -log(2 pi) / 2
+        -0.918939
+        """
+        check_names("params", params, self.mean)
+        total = torch.zeros((), dtype=torch.float64)
+        for name, precision in self.precision.items():
+            precision = precision.double()
+            offset = params[name].double() - self.mean[name].double()
+            log_density = 0.5 * (precision.log() - math.log(2.0 * math.pi) - precision * offset.square())
+            exact = torch.where(offset == 0, 0.0, -math.inf)
+            total = total + torch.where(precision.isinf(), exact, log_density).sum().cpu()
+        return total
+
+    def prior(self) -> DiagGaussian:
+        """The prior N(prior_mean, 1 / (lambda delta)) that the weight decay stands for; needs delta > 0.
+
+        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=100.0, weight_decay=0.01)
+        >>> q.prior().std["w"].item()
+        1.0
+        """
+        flat = [name for name, weight_decay in self.weight_decay.items() if weight_decay == 0]
+        if flat:
+            raise ValueError(f"weight_decay=0.0 of {flat[0]!r} is no proper prior; it must be > 0, as in training")
+        mean = {name: self.prior_mean.get(name, torch.zeros_like(value)) for name, value in self.mean.items()}
+        return replace(self, mean=mean, hess={name: torch.zeros_like(hess) for name, hess in self.hess.items()})
+
+    def tempered(self, temperature: float) -> DiagGaussian:
+        """q^(1/T): every variance times T, which is ess / T. Below 1 is colder (narrower), above 1 warmer.
+
+        >>> q = DiagGaussian({"w": torch.zeros(1)}, {"w": torch.ones(1)}, ess=100.0)
+        >>> q.std["w"].item(), q.tempered(0.25).std["w"].item()
+        (0.10000000149011612, 0.05000000074505806)
+        """
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature={temperature} must be > 0 and finite; 1 leaves the posterior as it is")
+        return replace(self, ess={name: ess / temperature for name, ess in self.ess.items()})
+
+    def at_mean(self) -> Point:
+        """The mean as a posterior of its own, with the same fixed tensors: "IVON@mean".
+
+        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0)
+        >>> q.at_mean().sample(seed=3)["w"].item()
+        1.0
+        """
+        return Point(self.mean, fixed=self.fixed, tied=self.tied)
+
+    def state_dict(self, params: Params | None = None) -> Params:
+        """The mean (or the given sample) with all that goes with it, as `model.load_state_dict` takes it.
+
+        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0, fixed={"b": torch.zeros(1)})
+        >>> sorted(q.state_dict())
+        ['b', 'w']
+        """
+        return full_state(self.mean if params is None else params, self.fixed, self.tied)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> DiagGaussian:
+        """The same posterior on another device or in another float dtype; integer buffers keep theirs.
+
+        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0)
+        >>> q.to(dtype=torch.float64).mean["w"].dtype
+        torch.float64
+        """
+        return replace(
+            self,
+            mean=cast(self.mean, device, dtype),
+            hess=cast(self.hess, device, dtype),
+            prior_mean=cast(self.prior_mean, device, dtype),
+            fixed=None if self.fixed is None else cast(self.fixed, device, dtype),
+        )
+
+    def _wide_hess(self) -> Params:
+        """h in float32 or better, as a copy: in float16, lambda (h + delta) overflows at 65,504."""
+        return {
+            name: hess.to(torch.promote_types(hess.dtype, torch.float32), copy=True) for name, hess in self.hess.items()
+        }
+
+    def _check_scale(self) -> None:
+        for name, hess in self._wide_hess().items():
+            bad = ~(hess.add_(self.weight_decay[name]) > 0)  # NaN fails every comparison
+            if bad.any():
+                value = self.hess[name][bad].flatten()[0].item()
+                raise ValueError(
+                    f"hess={value} of {name!r} with weight_decay={self.weight_decay[name]} gives no precision: "
+                    f"hess + weight_decay must be > 0 ({int(bad.sum())} of {bad.numel()} entries are not); "
+                    "use a larger weight_decay"
+                )
+
+
+def _per_name(what: str, value: float | Mapping[str, float], mean: Params) -> dict[str, float]:
+    """One float per name, checked: ess > 0, weight_decay >= 0, both finite."""
+    if isinstance(value, Mapping):
+        check_names(what, value, mean)
+        numbers = {name: float(value[name]) for name in mean}
+    else:
+        numbers = dict.fromkeys(mean, float(value))
+    for name, number in numbers.items():
+        if what == "ess" and not 0 < number < math.inf:
+            raise ValueError(f"ess={number} of {name!r} must be > 0 and finite; use the number of training examples")
+        if what == "weight_decay" and not 0 <= number < math.inf:
+            raise ValueError(f"weight_decay={number} of {name!r} must be >= 0 and finite; 1e-4 is usual")
+    return numbers

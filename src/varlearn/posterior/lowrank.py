@@ -1,0 +1,131 @@
+"""The Gaussian with a diagonal plus a low-rank covariance: what SWAG collects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from varlearn.posterior.binding import full_state
+from varlearn.posterior.discrete import Point
+from varlearn.posterior.draw import FACTORS, normals, positions
+from varlearn.posterior.tensors import cast, check_means, check_names
+from varlearn.types import Params, Seed
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankGaussian:
+    """q(theta) = N(m, diag(var) / 2 + D D^T / (2 (K - 1))) with D the K latest deviations from the mean.
+
+    A sample is m + sqrt(var / 2) z1 + D z2 / sqrt(2 (K - 1)) with z1 of the shape of the weights and one z2 in R^K
+    shared by all tensors, which is what correlates them.
+
+    Args:
+        mean: m, one float tensor per random weight.
+        var: the diagonal variance >= 0, shapes as `mean`.
+        deviations: the columns of D by name, shapes (K, *mean.shape) with K >= 2.
+        fixed: frozen parameters and buffers that go with the weights. None leaves the model's own in place.
+        tied: further names of weights that have several, with the name used here.
+
+    >>> q = LowRankGaussian({"w": torch.zeros(1)}, {"w": torch.tensor([1.0])}, {"w": torch.tensor([[1.0], [2.0]])})
+    >>> round(q.std["w"].item(), 6)  # sqrt(1 / 2 + (1 + 4) / 2)
+    1.732051
+    """
+
+    mean: Params
+    var: Params
+    deviations: Params
+    fixed: Mapping[str, Tensor] | None = None
+    tied: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_means(self.mean)
+        check_names("var", self.var, self.mean)
+        check_names("deviations", {name: value[0] for name, value in self.deviations.items()}, self.mean)
+        ranks = {name: value.shape[0] for name, value in self.deviations.items()}
+        if min(ranks.values()) < 2 or len(set(ranks.values())) > 1:
+            raise ValueError(f"deviations of rank {ranks} must have one common rank K >= 2; collect more iterates")
+        for name, var in self.var.items():
+            if not ((var >= 0) & var.isfinite()).all():
+                raise ValueError(f"var[{name!r}] has negative or non-finite entries; clamp it to [0, inf)")
+
+    @property
+    def rank(self) -> int:
+        """K, the number of deviations."""
+        return next(iter(self.deviations.values())).shape[0]
+
+    @property
+    def std(self) -> Params:
+        """Square root of the diagonal of the covariance: var / 2 + sum_k D_k^2 / (2 (K - 1))."""
+        share = 0.5 / (self.rank - 1)
+        return {
+            name: (0.5 * var + share * self.deviations[name].square().sum(0)).sqrt() for name, var in self.var.items()
+        }
+
+    def perturbation(self, seed: Seed = 0, index: int = 0) -> Params:
+        """sqrt(var / 2) z1 + D z2 / sqrt(2 (K - 1)), the part of `sample` that is random."""
+        position = positions(self.mean)
+        like = next(iter(self.mean.values())).new_empty(self.rank)
+        factors = normals(like, seed, index, stream=FACTORS).mul_((2.0 * (self.rank - 1)) ** -0.5)
+        noise = {}
+        for name, mean in self.mean.items():
+            noise[name] = normals(mean, seed, index, position[name]).mul_((0.5 * self.var[name]).sqrt())
+            deviations = self.deviations[name].to(noise[name].dtype)
+            noise[name].add_(torch.tensordot(factors.to(deviations), deviations, dims=1))
+        return noise
+
+    def sample(self, seed: Seed = 0, index: int = 0) -> Params:
+        """m + sqrt(var / 2) z1 + D z2 / sqrt(2 (K - 1)), in the dtype of `mean`; arguments as in `DiagGaussian`."""
+        noise = self.perturbation(seed, index)
+        return {name: noise[name].add_(mean).to(mean.dtype) for name, mean in self.mean.items()}
+
+    def log_prob(self, params: Params) -> Tensor:
+        """log q(theta) in float64, through the K x K matrix I + B^T A^-1 B of the covariance A + B B^T; needs var > 0.
+
+        >>> q = LowRankGaussian({"w": torch.zeros(1)}, {"w": torch.tensor([1.0])}, {"w": torch.tensor([[1.0], [2.0]])})
+        >>> round(q.log_prob({"w": torch.zeros(1)}).item(), 6)  # -log(2 pi * 3) / 2
+        -1.468245
+        """
+        check_names("params", params, self.mean)
+        flat = [name for name, var in self.var.items() if (var == 0).any()]
+        if flat:
+            raise ValueError(
+                f"var[{flat[0]!r}] has zeros, so there is no density; clamp var at a small value such as 1e-30"
+            )
+        size, log_det, square = 0, 0.0, 0.0
+        small = torch.eye(self.rank, dtype=torch.float64)  # (K, K)
+        projected = torch.zeros(self.rank, dtype=torch.float64)  # (K,)
+        for name, mean in self.mean.items():
+            var = 0.5 * self.var[name].double().flatten().cpu()
+            offset = (params[name].double() - mean.double()).flatten().cpu()
+            factor = self.deviations[name].double().flatten(1).cpu() * (2.0 * (self.rank - 1)) ** -0.5  # (K, P)
+            small += (factor / var) @ factor.T
+            projected += (factor / var) @ offset
+            log_det = log_det + var.log().sum()
+            square = square + (offset.square() / var).sum()
+            size += var.numel()
+        root = torch.linalg.cholesky(small)
+        half = torch.linalg.solve_triangular(root, projected[:, None], upper=False)
+        log_det = log_det + 2.0 * root.diagonal().log().sum()
+        return -0.5 * (size * math.log(2.0 * math.pi) + log_det + square - half.square().sum())
+
+    def at_mean(self) -> Point:
+        """The mean as a posterior of its own, with the same fixed tensors."""
+        return Point(self.mean, fixed=self.fixed, tied=self.tied)
+
+    def state_dict(self, params: Params | None = None) -> Params:
+        """The mean (or the given sample) with all that goes with it, as `model.load_state_dict` takes it."""
+        return full_state(self.mean if params is None else params, self.fixed, self.tied)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> LowRankGaussian:
+        """The same posterior on another device or in another float dtype."""
+        return LowRankGaussian(
+            cast(self.mean, device, dtype),
+            cast(self.var, device, dtype),
+            cast(self.deviations, device, dtype),
+            None if self.fixed is None else cast(self.fixed, device, dtype),
+            self.tied,
+        )

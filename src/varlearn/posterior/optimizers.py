@@ -1,0 +1,120 @@
+"""Read mean and scale out of an optimizer's state. No optimizer of this package is imported: the state is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from varlearn.posterior.binding import model_tensors
+from varlearn.types import Params
+
+
+def read_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, ess: float | None = None, weight_decay: float | None = None
+) -> dict[str, Any]:
+    """The arguments of `DiagGaussian` that an optimizer's state stands for; all tensors are copies.
+
+    Args:
+        model: gives the names.
+        optimizer: with "ess" in its groups and "hess" in its state (IVON), or Adam, AdamW, SGD.
+        ess: N for Adam, AdamW and SGD.
+        weight_decay: delta in place of the groups', for Adam, AdamW and SGD.
+
+    Returns:
+        mean, hess, ess, weight_decay, prior_mean, fixed and tied.
+
+    >>> net = nn.Linear(1, 1, bias=False)
+    >>> read_optimizer(net, torch.optim.SGD(net.parameters(), lr=0.1), ess=4.0)["hess"]
+    {'weight': tensor([[1.]])}
+    """
+    if getattr(optimizer, "is_sampled", False):
+        raise ValueError(
+            "the weights are a sample now (is_sampled=True), and the posterior needs the mean; "
+            "leave the sampled_params block, or call optimizer.eval(), first"
+        )
+    learns = all("ess" in group for group in optimizer.param_groups)
+    _check_arguments(optimizer, learns, ess, weight_decay)
+    params, buffers, tied = model_tensors(model)
+    names = {id(parameter): name for name, parameter in params.items()}
+    out: dict[str, Any] = {"mean": {}, "hess": {}, "ess": {}, "weight_decay": {}, "prior_mean": {}}
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            name = names.get(id(parameter))
+            if name is None:
+                raise ValueError(
+                    f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that is not in the model; "
+                    "pass the model whose parameters the optimizer was made with"
+                )
+            if not parameter.requires_grad:
+                continue
+            state = optimizer.state.get(parameter, {})
+            out["mean"][name] = _mean(parameter, state)
+            out["hess"][name] = _hess(parameter, state, group, learns)
+            out["ess"][name] = float(group["ess"] if ess is None else ess)
+            out["weight_decay"][name] = float(group["weight_decay"] if weight_decay is None else weight_decay)
+            if (prior_mean := _prior_mean(out["mean"][name], state, group)) is not None:
+                out["prior_mean"][name] = prior_mean
+    out["fixed"] = _fixed(params, buffers, out["mean"])
+    out["tied"] = {alias: name for alias, name in tied.items() if name in out["mean"] or name in out["fixed"]}
+    return out
+
+
+def _check_arguments(
+    optimizer: torch.optim.Optimizer, learns: bool, ess: float | None, weight_decay: float | None
+) -> None:
+    kind = type(optimizer).__name__
+    if learns:
+        if ess is not None or weight_decay is not None:
+            raise ValueError(
+                f"ess={ess} and weight_decay={weight_decay} are in the groups of {kind} and must be left out; "
+                "use posterior.tempered(T) for another ess"
+            )
+    elif not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)):
+        raise TypeError(f"no variance is known for {kind}; use IVON, AdamW, Adam or SGD")
+    elif ess is None:
+        raise ValueError(f"ess=None, but {kind} does not know it; pass ess=number of training examples")
+
+
+def _state_dtype(parameter: Tensor) -> torch.dtype:
+    return torch.float64 if parameter.dtype == torch.float64 else torch.float32
+
+
+def _mean(parameter: Tensor, state: Mapping[str, Any]) -> Tensor:
+    """m as a copy in float32 or float64: the finer mean of a half-precision parameter where it rounds to it."""
+    rounded = parameter.detach().to(_state_dtype(parameter), copy=True)
+    if "mean" not in state:
+        return rounded
+    return torch.where(state["mean"].to(parameter.dtype) == parameter.detach(), state["mean"], rounded)
+
+
+def _hess(parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any], learns: bool) -> Tensor:
+    """h: IVON's own, sqrt(v) of AdamW, 1 for SGD; float32, or float64 for a float64 parameter."""
+    dtype = _state_dtype(parameter)
+    if learns:
+        if "hess" in state:
+            return state["hess"].detach().clone()
+        return torch.full_like(parameter, float(group["hess_init"]), dtype=dtype)  # it never had a gradient
+    if "betas" in group:
+        if "exp_avg_sq" not in state:
+            return torch.zeros_like(parameter, dtype=dtype)
+        debias = 1.0 - float(group["betas"][1]) ** float(state["step"])
+        return state["exp_avg_sq"].detach().to(dtype).div(debias).sqrt_()
+    return torch.ones_like(parameter, dtype=dtype)
+
+
+def _prior_mean(mean: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor | None:
+    """m0: the state's own, or what the group says about it; None is zero."""
+    if "prior_mean" in state:
+        return state["prior_mean"].detach().clone()
+    value = group.get("prior_mean")
+    if value == "init":  # not yet sampled, so this is where training starts
+        return mean.clone()
+    return None if value is None else torch.full_like(mean, float(value))
+
+
+def _fixed(params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], random: Params) -> Params:
+    rest = {**{name: value for name, value in params.items() if name not in random}, **buffers}
+    return {name: value.detach().clone() for name, value in rest.items()}

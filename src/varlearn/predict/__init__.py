@@ -1,0 +1,23 @@
+"""Predictions averaged over a posterior: classification, regression, language."""
+
+from varlearn.predict.average import log_average
+from varlearn.predict.classification import Predictions, predict
+from varlearn.predict.io import load_predictions, save_predictions
+from varlearn.predict.language import TokenPredictions, predict_tokens
+from varlearn.predict.regression import RegressionPredictions, predict_regression
+from varlearn.predict.samplers import Dropout, Linearized, Weights
+
+__all__ = [
+    "Dropout",
+    "Linearized",
+    "Predictions",
+    "RegressionPredictions",
+    "TokenPredictions",
+    "Weights",
+    "load_predictions",
+    "log_average",
+    "predict",
+    "predict_regression",
+    "predict_tokens",
+    "save_predictions",
+]

@@ -1,0 +1,621 @@
+"""The 24 traps that other implementations of IVON fall into, one test each."""
+
+import copy
+import io
+import math
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor, nn
+
+from tests.reference.algorithm1 import Algorithm1, Settings
+from varlearn import IVON
+from varlearn.batchnorm import recalibrate_batchnorm
+
+Loss = Callable[[], Tensor]
+
+
+def parameter(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> nn.Parameter:
+    generator = torch.Generator().manual_seed(seed)
+    return nn.Parameter(torch.randn(*shape, generator=generator).to(dtype))
+
+
+def ivon(params: Any, **options: Any) -> IVON:
+    return IVON(params, **{"lr": 0.1, "ess": 100.0, "betas": (0.9, 0.9), "weight_decay": 0.01, "seed": 0, **options})
+
+
+def block(opt: IVON, loss: Loss) -> None:
+    with opt.sampled_params(train=True):
+        opt.zero_grad()
+        loss().backward()
+
+
+def state_of(opt: IVON, *params: Tensor) -> list[Tensor]:
+    """Copies of all that a step may change."""
+    return [
+        value.detach().clone() for p in params for value in (p, *opt.state[p].values()) if isinstance(value, Tensor)
+    ]
+
+
+def assert_same(before: list[Tensor], after: list[Tensor]) -> None:
+    assert len(before) == len(after)
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_trap_01_squared_gradient_is_not_scaled_by_ess() -> None:
+    weight = parameter(1)
+    opt = ivon([weight], ess=1000.0, betas=(0.9, 0.5), weight_decay=0.0, hess_approx="squared_gradient")
+    block(opt, lambda: 2.0 * weight.sum())
+    opt.step()
+    # h = 1, hhat = 2^2: 0.5 + 2 + 0.5 * 0.25 * 9
+    assert opt.state[weight]["hess"].item() == pytest.approx(3.625)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_trap_02_exception_inside_the_block_brings_the_mean_back(train: bool, error: type[BaseException]) -> None:
+    weight = parameter(50)
+    opt = ivon([weight])
+    mean = weight.detach().clone()
+    with pytest.raises(error), opt.sampled_params(train=train):
+        assert not torch.equal(weight, mean)
+        raise error
+    assert torch.equal(weight, mean)
+    block(opt, lambda: weight.square().sum())
+    opt.step()
+    assert not torch.equal(weight, mean)
+
+
+def test_trap_03_resumed_run_continues_bit_for_bit() -> None:
+    def start() -> tuple[nn.Parameter, IVON]:
+        weight = parameter(20)
+        return weight, ivon([weight])
+
+    def run(weight: nn.Parameter, opt: IVON, steps: int) -> None:
+        for _ in range(steps):
+            block(opt, lambda: (weight - 3.0).square().sum())
+            opt.step()
+
+    weight, opt = start()
+    run(weight, opt, 5)
+    file = io.BytesIO()
+    torch.save({"weight": weight.detach(), "opt": opt.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    run(weight, opt, 5)
+    other, resumed = start()
+    resumed.load_state_dict(saved["opt"])
+    with torch.no_grad():
+        other.copy_(saved["weight"])
+    assert resumed.state[other]["step"] == 5
+    run(other, resumed, 5)
+    assert_same(state_of(opt, weight), state_of(resumed, other))
+
+
+def test_trap_04_state_belongs_to_parameters_and_survives_copying() -> None:
+    model = nn.Linear(3, 2)
+    opt = ivon(model.parameters())
+    block(opt, lambda: model(torch.ones(1, 3)).square().sum())
+    opt.step()
+    saved = opt.state_dict()
+    assert not any(isinstance(value, Tensor) for group in saved["param_groups"] for value in group.values())
+    for index, param in enumerate(model.parameters()):
+        assert saved["state"][index]["hess"].shape == saved["state"][index]["momentum"].shape == param.shape
+    other, twin = copy.deepcopy((model, opt))
+    pickled_model, pickled = pickle.loads(pickle.dumps((model, opt)))
+    for m, o in ((model, opt), (other, twin), (pickled_model, pickled)):
+        block(o, lambda m=m: m(torch.ones(1, 3)).square().sum())
+        o.step()
+    expected = state_of(opt, *model.parameters())
+    assert_same(expected, state_of(twin, *other.parameters()))
+    assert_same(expected, state_of(pickled, *pickled_model.parameters()))
+
+
+def test_trap_05_parameter_without_gradient_is_skipped() -> None:
+    used, unused = parameter(4), parameter(4, seed=1)
+    opt = ivon([used, unused])
+    with opt.sampled_params(train=True):
+        loss = used.square().sum()
+        loss.backward()
+    before = state_of(opt, unused)
+    mean = used.detach().clone()
+    opt.step()
+    assert_same(before, state_of(opt, unused))
+    assert not torch.equal(used, mean)
+
+
+def test_trap_06_frozen_parameter_is_never_touched() -> None:
+    free, frozen = parameter(4), parameter(4, seed=1).requires_grad_(False)
+    opt = ivon([free, frozen], weight_decay=0.5)
+    value, version = frozen.clone(), frozen._version
+    for _ in range(3):
+        with opt.sampled_params(train=True):
+            opt.zero_grad()
+            assert torch.equal(frozen, value)
+            (free * frozen).sum().backward()
+        opt.step()
+    assert torch.equal(frozen, value)
+    assert frozen._version == version
+    assert frozen not in opt.state
+
+
+def test_trap_07_step_without_a_sample_says_what_to_write() -> None:
+    weight = parameter(4)
+    opt = ivon([weight])
+    opt.step()  # nothing to do
+    weight.square().sum().backward()
+    before = weight.detach().clone()
+    with pytest.raises(RuntimeError, match=r"sampled_params\(train=True\)"):
+        opt.step()
+    assert torch.equal(weight, before)
+
+
+@pytest.mark.parametrize("idiom", ["blocks", "blocks_without_zero_grad", "micro_batches", "modes"])
+def test_trap_08_accumulation_is_exact_in_every_idiom(idiom: str) -> None:
+    """Four parts of a batch: ghat is their mean, hhat the mean of the products with their samples' noise."""
+    weight = parameter(6, dtype=torch.float64)
+    opt = ivon([weight])
+    parts = torch.randn(4, 6, dtype=torch.float64)
+    reference = Algorithm1(weight.detach().numpy(), Settings(delta=0.01, beta2=0.9))
+    thetas, grads = [], []
+
+    def backward(part: Tensor, divisor: float = 1.0) -> None:
+        ((weight * part).sum() / divisor).backward()
+
+    opt.zero_grad()
+    if idiom.startswith("blocks"):
+        for part in parts:
+            with opt.sampled_params(train=True):
+                if idiom == "blocks":
+                    opt.zero_grad()
+                backward(part)
+                thetas.append(weight.detach().numpy().copy())
+                grads.append(part.numpy())
+    elif idiom == "micro_batches":
+        with opt.sampled_params(train=True):
+            for part in parts:
+                backward(part, divisor=4.0)
+            thetas.append(weight.detach().numpy().copy())
+        grads.append(parts.mean(0).numpy())
+    else:
+        for part in parts:
+            opt.train()
+            backward(part, divisor=4.0)
+            thetas[:] = [weight.detach().numpy().copy()]
+        grads.append(parts.mean(0).numpy())
+    assert weight.grad is not None
+    torch.testing.assert_close(weight.grad, parts.mean(0))
+    opt.step()
+    reference.step(thetas, grads)
+    np.testing.assert_allclose(opt.state[weight]["momentum"].numpy(), reference.g, rtol=1e-12)
+    np.testing.assert_allclose(opt.state[weight]["hess"].numpy(), reference.h, rtol=1e-12)
+    np.testing.assert_allclose(weight.detach().numpy(), reference.m, rtol=1e-12)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_trap_09_clipping_after_the_block_has_its_effect(samples: int) -> None:
+    weight = parameter(10)
+    opt = ivon([weight], betas=(0.0, 0.9))
+    for _ in range(samples):
+        block(opt, lambda: 100.0 * weight.sum())
+    norm = nn.utils.clip_grad_norm_([weight], 1.0)
+    assert norm.item() == pytest.approx(100.0 * math.sqrt(10.0))
+    opt.step()
+    assert opt.state[weight]["momentum"].norm().item() == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_trap_10_max_grad_norm_clips_the_gradient_and_leaves_the_hessian(samples: int) -> None:
+    """In 1,000 dimensions, curvature 2: `clip_grad_norm_` shrinks hhat with the gradient, `max_grad_norm` does not."""
+
+    def run(clip: float | None = None, **options: Any) -> dict[str, Tensor]:
+        weight = nn.Parameter(torch.zeros(1000))
+        opt = ivon([weight], betas=(0.0, 0.5), weight_decay=0.0, **options)
+        for _ in range(samples):
+            block(opt, lambda: weight.square().sum())
+        if clip is not None:
+            nn.utils.clip_grad_norm_([weight], clip)
+        opt.step()
+        return opt.state[weight]
+
+    free, ours, torchs = run(), run(max_grad_norm=0.1), run(clip=0.1)
+    assert torch.equal(ours["hess"], free["hess"])
+    ratio = 0.1 / free["momentum"].norm()
+    assert ratio.item() < 0.1
+    torch.testing.assert_close(ours["momentum"], free["momentum"] * ratio, rtol=1e-4, atol=0.0)
+    # hhat of the clipped gradient is ratio * hhat, documented as the price of `clip_grad_norm_`.
+    torch.testing.assert_close(torchs["momentum"], ours["momentum"], rtol=1e-4, atol=1e-9)
+    estimate = (free["hess"] * 8.0 - 7.0).sqrt() * torch.sign(free["hess"] - 0.875)  # inverts line 5 at h = 1
+    del estimate
+    assert torchs["hess"].mean().item() == pytest.approx(0.625, abs=0.05)  # hhat about 0: 0.5 + 0.125
+    assert "clip_grad_norm_" in (IVON.__doc__ or "")
+
+
+@pytest.mark.parametrize("unscale", [True, False])
+@pytest.mark.parametrize("samples", [1, 2])
+def test_trap_11_grad_scaler_is_undone_and_an_overflow_drops_the_step(unscale: bool, samples: int) -> None:
+    scaled, plain = parameter(10), parameter(10)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with_scaler, without = ivon([scaled]), ivon([plain])
+
+    def scaled_step(factor: float) -> None:
+        for _ in range(samples):
+            block(with_scaler, lambda: scaler.scale(factor * scaled.square().sum()))
+        if unscale:
+            scaler.unscale_(with_scaler)
+        scaler.step(with_scaler)
+        scaler.update()
+
+    for _ in range(samples):
+        block(without, lambda: plain.square().sum())
+    without.step()
+    scaled_step(1.0)
+    for ours, expected in zip(state_of(with_scaler, scaled), state_of(without, plain), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-7)
+    before = state_of(with_scaler, scaled)
+    scaled_step(1e38)
+    assert scaler.get_scale() == 512.0
+    assert_same(before, state_of(with_scaler, scaled))
+    scaled_step(1.0)
+    assert all(value.isfinite().all() for value in state_of(with_scaler, scaled))
+    assert not torch.equal(scaled, before[0])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("nonfinite", ["skip", "raise"])
+def test_trap_12_nonfinite_gradient_never_reaches_the_state(bad: float, samples: int, nonfinite: str) -> None:
+    weight, other = parameter(5), parameter(3, seed=1)
+    opt = ivon([weight, other], nonfinite=nonfinite)
+    block(opt, lambda: weight.square().sum() + other.square().sum())
+    opt.step()
+    before, steps = state_of(opt, weight, other), opt.state[weight]["step"]
+    for sample in range(samples):
+        factor = torch.ones(5).index_fill(0, torch.tensor(2), bad if sample == 0 else 1.0)
+        block(opt, lambda factor=factor: (weight * factor).sum() + other.sum())
+    if nonfinite == "raise":
+        with pytest.raises(FloatingPointError, match=r"\(5,\)"):
+            opt.step()
+    else:
+        opt.step()
+    assert_same(before, state_of(opt, weight, other))
+    assert opt.state[weight]["step"] == steps
+    block(opt, lambda: weight.square().sum() + other.square().sum())
+    opt.step()
+    assert not torch.equal(weight, before[0])
+    assert all(value.isfinite().all() for value in state_of(opt, weight, other))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_trap_13_low_precision_parameters_have_a_float32_state_that_moves(dtype: torch.dtype) -> None:
+    weight, full = (nn.Parameter(torch.ones(100, dtype=kind)) for kind in (dtype, torch.float32))
+    optimizers = [ivon([p], betas=(0.9, 0.99999), lr=1e-3) for p in (weight, full)]
+    for _ in range(30):
+        for opt, param in zip(optimizers, (weight, full), strict=True):
+            block(opt, lambda param=param: (3.0 * param).sum())
+            opt.step()
+    low, high = optimizers[0].state[weight], optimizers[1].state[full]
+    assert low["hess"].dtype == low["momentum"].dtype == low["mean"].dtype == torch.float32
+    assert (low["hess"] != 1.0).all()
+    # Thirty steps of 0.003 are lost in bfloat16 one by one, and kept by the float32 mean.
+    torch.testing.assert_close(low["hess"], high["hess"], rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(low["mean"], full.detach(), rtol=1e-5, atol=0.0)
+    assert torch.equal(weight, low["mean"].to(dtype))
+
+
+def test_trap_14_mixed_dtypes_train_together_as_they_do_alone() -> None:
+    dtypes = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+    together = [parameter(6, dtype=dtype) for dtype in dtypes]
+    opt = ivon(together)
+    for _ in range(3):
+        block(opt, lambda: sum(p.double().square().sum() for p in together))  # type: ignore[arg-type, return-value]
+        opt.step()
+    for position, (dtype, param) in enumerate(zip(dtypes, together, strict=True)):
+        alone = [parameter(6, dtype=dtype) for _ in range(position + 1)]  # the position decides the noise
+        single = ivon(alone)
+        for _ in range(3):
+            block(single, lambda alone=alone: alone[-1].double().square().sum())
+            single.step()
+        assert_same(state_of(single, alone[-1]), state_of(opt, param))
+
+
+def test_trap_15_add_param_group_works_before_and_after_steps() -> None:
+    first, second, third = (parameter(3, seed=seed) for seed in range(3))
+    opt = ivon([first])
+    opt.add_param_group({"params": [second], "lr": 0.5, "ess": 1e6})
+    block(opt, lambda: first.sum() + second.sum())
+    opt.step()
+    opt.add_param_group({"params": [third], "hess_init": 0.25})
+    mean = third.detach().clone()
+    block(opt, lambda: first.sum() + second.sum() + third.sum())
+    opt.step()
+    assert [opt.state[p]["step"] for p in (first, second, third)] == [2, 2, 1]
+    assert opt.param_groups[1]["ess"] == 1e6
+    # The first step of a parameter is debiased as such: lr * (h0 + delta) * (g + delta m) / (h + delta).
+    hess = opt.state[third]["hess"]
+    expected = mean - 0.1 * 0.26 * (1.0 + 0.01 * mean) / (hess + 0.01)
+    torch.testing.assert_close(third.detach(), expected)
+
+
+def test_trap_16_storage_strides_and_memory_format_are_kept() -> None:
+    conv = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+    storage = torch.randn(20)
+    view = nn.Parameter(storage[4:16].view(3, 4).t())
+    tied = nn.Linear(4, 4)
+    params = [conv.weight, view, tied.weight]
+    facts = [(p.data_ptr(), p.stride(), p.untyped_storage().data_ptr(), id(p.data.untyped_storage())) for p in params]
+    margin = storage[[0, 1, 2, 3, 16, 17, 18, 19]].clone()
+    opt = ivon(params)
+    for _ in range(2):
+        with opt.sampled_params(train=True):
+            opt.zero_grad()
+            assert [(p.data_ptr(), p.stride()) for p in params] == [fact[:2] for fact in facts]
+            loss = conv(torch.randn(1, 3, 5, 5)).square().sum() + view.square().sum()
+            (loss + tied(torch.ones(1, 4)).sum()).backward()
+        opt.step()
+    assert [(p.data_ptr(), p.stride(), p.untyped_storage().data_ptr()) for p in params] == [f[:3] for f in facts]
+    assert conv.weight.is_contiguous(memory_format=torch.channels_last)
+    assert opt.state[conv.weight]["hess"].is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(storage[[0, 1, 2, 3, 16, 17, 18, 19]], margin)
+    assert torch.equal(storage[4:16].view(3, 4).t(), view.detach())
+
+
+def test_trap_17_backward_outside_the_block_is_noticed() -> None:
+    weight = parameter(4)
+    opt = ivon([weight])
+    block(opt, lambda: weight.square().sum())
+    opt.step()
+    before = state_of(opt, weight)
+    with opt.sampled_params(train=True):
+        opt.zero_grad()
+        loss = weight.square().sum()
+    loss = weight.square().sum()
+    loss.backward()
+    with pytest.raises(RuntimeError, match="outside the sampling block"):
+        opt.step()
+    assert_same(before, state_of(opt, weight))
+
+
+def test_trap_18_noise_is_not_taken_from_the_global_generator(two_ranks: list[dict[str, Any]]) -> None:
+    samples = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        weight = parameter(100)
+        opt = ivon([weight], seed=7)
+        before = torch.get_rng_state()
+        with opt.sampled_params(train=True):
+            samples.append(weight.detach().clone())
+            weight.sum().backward()
+        opt.step()
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(samples[0], samples[1])
+    # Evaluating in between does not change what training draws.
+    weight = parameter(100)
+    opt = ivon([weight], seed=7)
+    for _ in range(5):
+        with opt.sampled_params():
+            assert not torch.equal(weight, samples[0])
+    with opt.sampled_params(train=True):
+        assert torch.equal(weight, samples[0])
+    # Ranks with equal seeds: independent samples, unless a common one is asked for.
+    first, second = (rank["ddp"]["thetas"][0] for rank in two_ranks)
+    assert not torch.isclose(first, second).any()
+    first, second = (rank["shared"]["thetas"][0] for rank in two_ranks)
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("variant", ["ddp", "ddp_two_samples", "ddp_no_sync", "averaged_by_hand", "shared"])
+def test_trap_19_ddp_gives_the_mean_of_the_products(two_ranks: list[dict[str, Any]], variant: str) -> None:
+    """Plain DistributedDataParallel, no `no_sync` needed: hhat = mean over ranks and samples of g (theta - m)/sigma^2."""
+    ranks = [rank[variant] for rank in two_ranks]
+    assert torch.equal(ranks[0]["mean"], ranks[1]["mean"])
+    assert torch.equal(ranks[0]["hess"], ranks[1]["hess"])
+    reference = Algorithm1(ranks[0]["start"].numpy(), Settings(delta=0.01, beta2=0.9))
+    for step in range(STEPS):
+        now = slice(step * ranks[0]["samples"], (step + 1) * ranks[0]["samples"])
+        thetas = [theta.numpy() for rank in ranks for theta in rank["thetas"][now]]
+        reference.step(thetas, [grad.numpy() for rank in ranks for grad in rank["grads"][now]])
+    np.testing.assert_allclose(ranks[0]["momentum"].numpy(), reference.g, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ranks[0]["hess"].numpy(), reference.h, rtol=1e-9)
+    np.testing.assert_allclose(ranks[0]["mean"].numpy(), reference.m, rtol=1e-9)
+
+
+def test_trap_19_guard_refuses_gradients_that_differ_between_ranks(two_ranks: list[dict[str, Any]]) -> None:
+    for rank in two_ranks:
+        assert "differ between ranks" in rank["not_averaged"]["error"]
+        assert torch.equal(rank["not_averaged"]["mean"], rank["not_averaged"]["start"])
+
+
+def test_trap_20_batchnorm_is_recalibrated_at_the_mean() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    inputs = torch.randn(64, 3)
+    opt = ivon(model.parameters(), ess=1.0)  # sigma is about 1, so a sample is far from the mean
+    block(opt, lambda: model(inputs).square().sum())
+    opt.step()
+    norm = model[1]
+    hidden = model[0](inputs).detach()
+    assert not torch.allclose(norm.running_mean, 0.1 * hidden.mean(0), rtol=0.1)
+    model.eval()
+    recalibrate_batchnorm(model, [(inputs, None)])
+    torch.testing.assert_close(norm.running_mean, hidden.mean(0))
+    torch.testing.assert_close(norm.running_var, hidden.var(0))
+    assert not model.training
+    assert norm.momentum == 0.1
+
+
+def test_trap_21_a_step_uses_its_own_samples_and_none_is_not_zero() -> None:
+    weight, sometimes = parameter(4), parameter(4, seed=1)
+    opt = ivon([weight, sometimes], betas=(0.0, 0.9), weight_decay=0.5)
+    block(opt, lambda: 5.0 * weight.sum() + sometimes.square().sum())
+    opt.step()
+    before = state_of(opt, sometimes)
+    for factor in (1.0, 2.0, 3.0):
+        block(opt, lambda factor=factor: factor * weight.sum())
+        opt.step()
+        assert (opt.state[weight]["momentum"] == factor).all()  # beta1 = 0: this step's gradient, not a lifetime's mean
+    assert_same(before, state_of(opt, sometimes))
+    assert opt.state[sometimes]["step"] == 1
+    block(opt, lambda: weight.sum() + 0.0 * sometimes.sum())  # a zero gradient is a gradient
+    opt.step()
+    assert opt.state[sometimes]["step"] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_trap_22_a_thousand_samples_leave_the_mean_bit_for_bit(dtype: torch.dtype) -> None:
+    weight = parameter(1000, dtype=dtype)
+    opt = ivon([weight], ess=1.0)
+    mean = weight.detach().clone()
+    for _ in range(500):
+        with opt.sampled_params():
+            pass
+        with opt.sampled_params(train=True):
+            pass
+    assert torch.equal(weight, mean)
+
+
+MEMORY = """
+import sys, torch
+def status(field):
+    return int(next(line for line in open("/proc/self/status") if line.startswith(field)).split()[1]) * 1024
+tensors, numel = 8, 1 << 20
+def train(optimizer, params, steps):
+    for _ in range(steps):
+        def closure():
+            optimizer.zero_grad()
+            loss = sum((p * 0.5).sum() for p in params[:1])
+            for p in params:
+                p.grad = torch.ones_like(p)
+            return loss
+        if hasattr(optimizer, "sampled_params"):
+            with optimizer.sampled_params(train=True):
+                closure()
+        else:
+            closure()
+        optimizer.step()
+def make(params):
+    if sys.argv[1] == "adamw":
+        return torch.optim.AdamW(params)
+    from varlearn import IVON
+    return IVON(params, lr=0.1, ess=100.0, memory=sys.argv[1])
+def parameters(numel):
+    return [torch.zeros(numel, requires_grad=True) for _ in range(tensors)]
+small = parameters(8)
+train(make(small), small, 2)
+before = status("VmRSS")
+params = parameters(numel)
+train(make(params), params, 3)
+print((status("VmHWM") - before) / (4 * tensors * numel))
+"""
+
+
+def peak_memory(kind: str) -> float:
+    """Peak memory of three steps in a fresh process, in vectors of the parameters' size, parameters included."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", MEMORY, kind]
+    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+def test_trap_23_memory_is_near_adamw() -> None:
+    """Parameters, gradient and two states are 4 vectors for both; IVON keeps the mean as well, unless it is lean."""
+    adamw, fast, lean = (peak_memory(kind) for kind in ("adamw", "fast", "lean"))
+    assert adamw > 4.0
+    assert fast <= adamw + 1.5
+    assert lean <= adamw + 0.5
+
+
+def test_trap_24_bad_betas_and_estimators_are_named_in_the_message() -> None:
+    weight = parameter(2)
+    with pytest.raises(ValueError, match=r"beta1=1\.0 must be >= 0 and < 1"):
+        ivon([weight], betas=(1.0, 0.9))
+    with pytest.raises(ValueError, match=r"beta2=1\.0 must be >= 0 and < 1"):
+        ivon([weight], betas=(0.9, 1.0))
+    with pytest.raises(ValueError, match=r"beta1=1\.0"):
+        IVON([{"params": [weight], "beta1": 1.0}], lr=0.1, ess=1.0)
+    with pytest.raises(ValueError, match=r"hess_approx='hutchinson' must be one of .*'reparam'"):
+        ivon([weight], hess_approx="hutchinson")
+
+
+# Two processes
+
+STEPS = 3
+
+
+def flat(tensors: Any) -> Tensor:
+    return torch.cat([tensor.detach().reshape(-1).clone() for tensor in tensors])
+
+
+def local_gradient(model: nn.Module, values: list[Tensor], inputs: Tensor) -> Tensor:
+    """The gradient of this rank's loss at given weights, out of sight of optimizer and reducer."""
+    leaves = [value.clone().requires_grad_() for value in values]
+    named = dict(zip(dict(model.named_parameters()), leaves, strict=True))
+    loss = torch.func.functional_call(model, named, (inputs,)).square().mean()
+    return flat(torch.autograd.grad(loss, leaves))
+
+
+def run_variant(variant: str, rank: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)).double()
+    params = list(model.parameters())
+    net = nn.parallel.DistributedDataParallel(model) if variant.startswith(("ddp", "shared")) else model
+    opt = ivon(params, noise="shared" if variant == "shared" else "independent")
+    samples = 2 if variant in ("ddp_two_samples", "ddp_no_sync") else 1
+    result: dict[str, Any] = {"start": flat(params), "thetas": [], "grads": [], "samples": samples}
+    generator = torch.Generator().manual_seed(100 + rank)
+    for _ in range(STEPS):
+        used = []
+        opt.zero_grad()
+        for sample in range(samples):
+            inputs = torch.randn(8, 4, generator=generator, dtype=torch.float64)
+            with opt.sampled_params(train=True):
+                used.append(([p.detach().clone() for p in params], inputs))
+                if variant == "ddp_no_sync" and sample + 1 < samples:
+                    with net.no_sync():  # type: ignore[operator]
+                        net(inputs).square().mean().backward()
+                else:
+                    net(inputs).square().mean().backward()
+        if variant == "averaged_by_hand":
+            for param in params:
+                dist.all_reduce(param.grad)
+                param.grad /= 2
+        try:
+            opt.step()
+        except RuntimeError as error:
+            result["error"] = str(error)
+            break
+        for values, inputs in used:
+            result["thetas"].append(flat(values))
+            result["grads"].append(local_gradient(model, values, inputs))
+    result |= {"mean": flat(params), "hess": flat(opt.state[p]["hess"] for p in params)}
+    return result | {"momentum": flat(opt.state[p]["momentum"] for p in params)}
+
+
+VARIANTS = ["ddp", "ddp_two_samples", "ddp_no_sync", "averaged_by_hand", "shared", "not_averaged"]
+
+
+def worker(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    try:
+        torch.save({variant: run_variant(variant, rank) for variant in VARIANTS}, f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two gloo processes with equal seeds saw, rank by rank."""
+    folder = tmp_path_factory.mktemp("ranks")
+    mp.start_processes(worker, args=(str(folder),), nprocs=2, start_method="spawn")
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
