@@ -15,13 +15,13 @@ def recalibrate_batchnorm(model: nn.Module, batches: Iterable[Any], max_batches:
     """Recompute running means and variances with the weights as they are now.
 
     During training the statistics are gathered under sampled weights, one sample per step, and fit neither the mean nor
-    any other sample exactly. Call this once before predicting at the mean, or inside `opt.sampled_params()` for a sample.
+    any other sample exactly. Call this once before predicting at the mean, or in `opt.sampled_params()` for a sample.
     All layers but BatchNorm stay in evaluation mode meanwhile, so dropout does not blur the statistics; every module's
     mode is put back afterwards. Nothing happens to a model without BatchNorm.
 
     Args:
         model: its BatchNorm layers with running statistics are reset and refilled.
-        batches: inputs, or (inputs, targets) as a DataLoader gives them; targets are ignored. Each batch counts the same.
+        batches: inputs, or (inputs, targets) as a DataLoader gives them; targets are ignored. Batches count the same.
         max_batches: stop after so many; a few thousand examples are enough.
 
     >>> model = nn.BatchNorm1d(1)

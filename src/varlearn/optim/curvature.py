@@ -30,7 +30,7 @@ def per_example_gauss_newton(
     """VOGN's estimate hhat = (1/B) sum_i (grad loss_i)^2, from per-example gradients.
 
     Args:
-        model: called on batches of one example; layers that mix examples (BatchNorm in training mode) are not supported.
+        model: called on batches of one example; layers that mix examples (BatchNorm in training) are not supported.
         loss_fn: (outputs, targets) -> scalar, a mean over the batch.
         inputs: (B, ...).
         targets: (B, ...).
@@ -67,7 +67,7 @@ def hutchinson(loss: Tensor, params: Iterable[Tensor], seed: int = 0, probes: in
     """Hutchinson's estimate hhat = mean over probes of z * (H z), with random signs z; one more backward per probe.
 
     Args:
-        loss: a scalar whose graph is still there; call this before `loss.backward()`, or pass `retain_graph=True` to it.
+        loss: a scalar whose graph is still there; call this before `loss.backward()`, or pass that `retain_graph=True`.
         params: trainable parameters; those that the loss does not reach are left out.
         seed: of the signs; pass the step number. The global generator is not consumed.
         probes: how many sign vectors to average over.

@@ -1,8 +1,8 @@
 """Several processes, each with its own sample: the averages over J devices of Section 3.
 
-A rank multiplies its own gradient by its own noise before anything is averaged. Hooks on the parameters see the gradient
-before `DistributedDataParallel` does, so neither `no_sync` nor a handle to the wrapped model is needed; at `step()` one
-buffer of products is reduced.
+A rank multiplies its own gradient by its own noise before anything is averaged. Hooks on the parameters see the
+gradient before `DistributedDataParallel` does, so neither `no_sync` nor a handle to the wrapped model is needed; at
+`step()` one buffer of products is reduced.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class DistributedWindow(Window):
                 continue
             if param not in products.seen:
                 raise RuntimeError(
-                    f"a gradient of a parameter of shape {tuple(param.shape)} did not come from backward on this rank, so "
-                    "its product with this rank's noise is unknown; pass noise='shared'"
+                    f"a gradient of a parameter of shape {tuple(param.shape)} did not come from backward on this rank, "
+                    "so its product with this rank's noise is unknown; pass noise='shared'"
                 )
             grad = dense_grad(param)
             if param in self.grads and param in products.fresh:
@@ -147,7 +147,9 @@ class DistributedWindow(Window):
 
     def _refuse_unequal_gradients(self) -> None:
         """Ranks must agree on the averaged gradient, or their means drift apart."""
-        total = sum((grad.sum(dtype=torch.float64) for grad in self.grads.values()), torch.zeros((), dtype=torch.float64))
+        total = sum(
+            (grad.sum(dtype=torch.float64) for grad in self.grads.values()), torch.zeros((), dtype=torch.float64)
+        )
         totals = [torch.zeros_like(total) for _ in range(world_size())]
         dist.all_gather(totals, total)
         values = [float(value) for value in totals]

@@ -94,10 +94,15 @@ def check_params(group: dict[str, Any]) -> None:
     group["params"] = params = [params] if isinstance(params, Tensor) else list(params)
     tensors = [param[1] if isinstance(param, tuple) else param for param in params]
     if len({id(tensor) for tensor in tensors}) != len(tensors):
-        raise ValueError("a parameter appears twice in one group; list each parameter once (tied weights are one parameter)")
+        raise ValueError(
+            "a parameter appears twice in one group; list each parameter once (tied weights are one parameter)"
+        )
     for tensor in tensors:
         if isinstance(tensor, Tensor) and not tensor.is_floating_point():
-            raise ValueError(f"a parameter has dtype {tensor.dtype}; IVON samples real floating-point parameters, pass others to another optimizer")
+            raise ValueError(
+                f"a parameter has dtype {tensor.dtype}; it must be a real floating-point one, pass others to another "
+                "optimizer"
+            )
 
 
 def _check_number(name: str, value: Any, rule: str, holds: Callable[[float], bool], cure: str) -> None:

@@ -25,10 +25,10 @@ class IVON(VariationalOptimizer):
     r"""Improved Variational Online Newton: AdamW's place in the loop, a Gaussian over the weights as the result.
 
     Minimizes lambda * E_q[loss] + KL(q || p) over q = N(m, sigma^2), with sigma = 1 / sqrt(lambda (h + delta)) and the
-    prior p = N(m0, 1 / (lambda delta)). The loss is a mean over examples. Each step needs the gradient at a sample of q::
+    prior p = N(m0, 1 / (lambda delta)). The loss is a mean over examples. A step needs the gradient at a sample of q::
 
         for inputs, targets in loader:
-            with opt.sampled_params(train=True):      # weights are a sample inside, the mean outside
+            with opt.sampled_params(train=True):  # weights are a sample inside, the mean outside
                 opt.zero_grad()
                 loss_fn(model(inputs), targets).backward()
             opt.step()
@@ -93,7 +93,7 @@ class IVON(VariationalOptimizer):
         rescale_lr: bool = True,
         debias: bool = True,
         hess_approx: Literal["reparam", "squared_gradient", "price", "gradsq"] = "reparam",
-        prior_mean: None | float | Literal["init"] | Sequence[Tensor] | Mapping[str, Tensor] = None,
+        prior_mean: float | Literal["init"] | Sequence[Tensor] | Mapping[str, Tensor] | None = None,
         noise: Literal["independent", "shared"] = "independent",
         seed: int | None = None,
         nonfinite: Literal["skip", "raise"] = "skip",
@@ -172,7 +172,9 @@ class IVON(VariationalOptimizer):
             return
         unscale = 1.0 if scale is None else 1.0 / float(scale)
         clip = self._clip_factors(work, unscale)
-        paths.step([(group, self._task(window, group, param, grad, unscale, clip[id(group)])) for group, param, grad in work])
+        paths.step(
+            [(group, self._task(window, group, param, grad, unscale, clip[id(group)])) for group, param, grad in work]
+        )
 
     def _task(
         self, window: Window, group: dict[str, Any], param: Tensor, grad: Tensor, unscale: float, clip: float

@@ -1,4 +1,4 @@
-"""The plain path: one parameter after the other, the rule as it stands in `core.update`. Every other path is compared with it."""
+"""The plain path: one parameter after the other, as the rule stands in `core.update`. The others are compared with it."""
 
 from __future__ import annotations
 

@@ -93,9 +93,14 @@ INLINE void box_muller(float *restrict noise, Lanes *restrict angle, Lanes *rest
 
 /* ---- line 2: a sample ---- */
 
+/* NaN stays NaN, as in torch.clamp. */
+INLINE float at_least(float x, float low) { return x < low ? low : x; }
+INLINE float clamp(float x, float low, float high) { x = at_least(x, low); return x > high ? high : x; }
+
 typedef struct {
-    float scale;   /* sign / sqrt(lambda) */
-    float decay;   /* delta */
+    float scale;    /* sign / sqrt(lambda) */
+    float decay;    /* delta */
+    float lowest;   /* the smallest h + delta */
 } Scale;
 
 typedef struct {
@@ -118,7 +123,7 @@ INLINE void draw_block(float *param, const float *mean, const float *hess, uint6
         hash(&angle, &radius, i, counter);
         counter += GOLDEN;
         for (int j = i, k = 0; k < 4; j += HALF, k++)
-            std[j] = s.scale / sqrtf(hess[j] + s.decay);
+            std[j] = s.scale / sqrtf(at_least(hess[j] + s.decay, s.lowest));
     }
     box_muller(noise, &angle, &radius);
     #pragma omp simd
@@ -169,17 +174,19 @@ enum { REPARAM, SQUARED_GRADIENT, GIVEN };
 typedef struct {
     int64_t approximation;
     float grad_factor;
-    float noise_scale;      /* sqrt(lambda), and the delta, of the draw */
+    float noise_scale;      /* of the draw: sqrt(lambda), delta, the smallest h + delta */
     float noise_decay;
+    float noise_lowest;
     float beta1;
     float grad_weight;      /* (1 - beta1) times the clip factor */
     float hess_weight;      /* 1 - beta2 */
-    float decay;            /* delta */
+    float decay;            /* delta, the smallest h + delta, the smallest h */
+    float lowest;
+    float lowest_hess;
     float debias;           /* 1 / (1 - beta1^t) */
     float lr;
     float clip_radius;
     float prior_mean;
-    float lowest_hess;
     float largest;          /* where hhat and h saturate, and where m does */
     float largest_mean;
 } Hyper;
@@ -199,13 +206,6 @@ typedef struct {
     const float *grad, *estimate, *prior_mean;
 } Block;
 
-/* NaN stays NaN, as in torch.clamp. */
-INLINE float clamp(float x, float low, float high)
-{
-    x = x < low ? low : x;
-    return x > high ? high : x;
-}
-
 /* hhat = ghat epsilon / sigma; on the way 1 / (h + delta), again while the other units hash. */
 INLINE void reparam(float *restrict estimate, float *restrict inverse, const Block *b, uint64_t counter, const Hyper *s)
 {
@@ -217,8 +217,8 @@ INLINE void reparam(float *restrict estimate, float *restrict inverse, const Blo
         hash(&angle, &radius, i, counter);
         counter += GOLDEN;
         for (int j = i, k = 0; k < 4; j += HALF, k++) {
-            estimate[j] = sqrtf(hess[j] + s->noise_decay) * s->noise_scale;
-            inverse[j] = 1.0f / (hess[j] + s->decay);
+            estimate[j] = sqrtf(at_least(hess[j] + s->noise_decay, s->noise_lowest)) * s->noise_scale;
+            inverse[j] = 1.0f / at_least(hess[j] + s->decay, s->lowest);
         }
     }
     box_muller(noise, &angle, &radius);
@@ -238,7 +238,7 @@ INLINE void step_block(const Block *b, uint64_t counter, const Hyper *s)
         const float *given = s->approximation == GIVEN ? b->estimate : NULL;
         #pragma omp simd
         for (int i = 0; i < BLOCK; i++)
-            inverse[i] = 1.0f / (hess[i] + s->decay);
+            inverse[i] = 1.0f / at_least(hess[i] + s->decay, s->lowest);
         for (int i = 0; i < BLOCK; i++)
             estimate[i] = given ? given[i] : grad[i] * s->grad_factor * (grad[i] * s->grad_factor);
     }
@@ -253,7 +253,8 @@ INLINE void step_block(const Block *b, uint64_t counter, const Hyper *s)
     #pragma omp simd
     for (int i = 0; i < BLOCK; i++) {
         float m = mean[i], g = c.beta1 * momentum[i] + c.grad_weight * (grad[i] * c.grad_factor);
-        float direction = (g * c.debias + c.decay * (m - prior_mean[i])) / (hess[i] + c.decay);
+        float precision = at_least(hess[i] + c.decay, c.lowest);
+        float direction = (g * c.debias + c.decay * (m - prior_mean[i])) / precision;
         momentum[i] = g;
         mean[i] = clamp(m - c.lr * clamp(direction, -c.clip_radius, c.clip_radius), -c.largest_mean, c.largest_mean);
     }

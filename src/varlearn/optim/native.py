@@ -27,13 +27,13 @@ from varlearn.optim.tasks import Draw, Noise, Step, is_dense
 _PLAIN = (Tensor, torch.nn.Parameter)
 _FLOAT32, _STRIDED = torch.float32, torch.strided
 _APPROXIMATIONS = {"reparam": 0, "squared_gradient": 1, "given": 2}
-_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= (2, 5)
+_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
 
 
 class _Scale(ctypes.Structure):
     """`Scale` of native.c."""
 
-    _fields_ = [(name, ctypes.c_float) for name in ("scale", "decay")]
+    _fields_ = [(name, ctypes.c_float) for name in ("scale", "decay", "lowest")]
 
 
 class _Hyper(ctypes.Structure):
@@ -44,15 +44,17 @@ class _Hyper(ctypes.Structure):
         ("grad_factor", ctypes.c_float),
         ("noise_scale", ctypes.c_float),
         ("noise_decay", ctypes.c_float),
+        ("noise_lowest", ctypes.c_float),
         ("beta1", ctypes.c_float),
         ("grad_weight", ctypes.c_float),
         ("hess_weight", ctypes.c_float),
         ("decay", ctypes.c_float),
+        ("lowest", ctypes.c_float),
+        ("lowest_hess", ctypes.c_float),
         ("debias", ctypes.c_float),
         ("lr", ctypes.c_float),
         ("clip_radius", ctypes.c_float),
         ("prior_mean", ctypes.c_float),
-        ("lowest_hess", ctypes.c_float),
         ("largest", ctypes.c_float),
         ("largest_mean", ctypes.c_float),
     ]
@@ -194,7 +196,8 @@ def _draw(
     for param, mean, kept, hess, noise, sign in rows:
         facts = (noise.ess, noise.weight_decay, sign)
         if facts != last:
-            scales.append(_Scale(sign / math.sqrt(noise.ess), noise.weight_decay))
+            decay = noise.weight_decay
+            scales.append(_Scale(sign / math.sqrt(noise.ess), decay, update.lowest_precision(decay, _FLOAT32)))
             address, last = ctypes.addressof(scales[-1]), facts
         words += (
             param.numel(),
@@ -266,21 +269,23 @@ def _step(kernels: ctypes.CDLL, tasks: Sequence[Step]) -> None:
 
 def _hyper(task: Step, approximation: str, prior_mean: float) -> _Hyper:
     """The scalars, computed in float64 and rounded once, as PyTorch does with Python numbers."""
-    hyper, largest = task.hyper, update.largest(_FLOAT32)
+    hyper, noise, largest = task.hyper, task.noise, update.largest(_FLOAT32)
     return _Hyper(
         approximation=_APPROXIMATIONS[approximation],
         grad_factor=task.grad_factor,
-        noise_scale=math.sqrt(task.noise.ess),
-        noise_decay=task.noise.weight_decay,
+        noise_scale=math.sqrt(noise.ess),
+        noise_decay=noise.weight_decay,
+        noise_lowest=update.lowest_precision(noise.weight_decay, _FLOAT32),
         beta1=hyper.beta1,
         grad_weight=(1.0 - hyper.beta1) * task.clip_factor,
         hess_weight=1.0 - hyper.beta2,
         decay=hyper.weight_decay,
+        lowest=update.lowest_precision(hyper.weight_decay, _FLOAT32),
+        lowest_hess=update.lowest_hess(hyper.weight_decay, _FLOAT32),
         debias=1.0 / hyper.debias,
         lr=hyper.lr,
         clip_radius=min(hyper.clip_radius, largest),
         prior_mean=prior_mean,
-        lowest_hess=update.lowest_hess(hyper.weight_decay, _FLOAT32),
         largest=largest,
         largest_mean=largest / max(1.0, hyper.weight_decay),
     )

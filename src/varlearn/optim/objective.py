@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def prior_mean(state: Mapping[str, Any], group: Mapping[str, Any], mean: Tensor 
     return 0.0 if group["prior_mean"] in (None, "init") else float(group["prior_mean"])
 
 
-def is_given(prior_mean: object) -> bool:
+def is_given(prior_mean: object) -> TypeGuard[Sequence[Tensor] | Mapping[str, Tensor]]:
     """Whether m0 comes as tensors rather than None, a number or "init"."""
     return isinstance(prior_mean, (Sequence, Mapping)) and not isinstance(prior_mean, str)
 
@@ -72,14 +72,19 @@ def assign_prior_mean(
             raise ValueError("prior_mean as a dict needs named parameters; pass model.named_parameters(), or a list")
         missing, extra = set(names) - set(given), set(given) - set(names)
         if missing or extra:
-            raise ValueError(f"prior_mean does not fit the parameters: missing {sorted(missing)}, unexpected {sorted(extra)}")
+            raise ValueError(
+                f"prior_mean does not fit the parameters: missing {sorted(missing)}, unexpected {sorted(extra)}"
+            )
         given = [given[name] for name in names]
     if len(given) != len(params):
-        raise ValueError(f"prior_mean has {len(given)} tensors for {len(params)} parameters; pass one for each, in order")
+        raise ValueError(
+            f"prior_mean has {len(given)} tensors for {len(params)} parameters; pass one for each, in order"
+        )
     for position, (param, tensor) in enumerate(zip(params, given, strict=True)):
         if tensor.shape != param.shape:
             raise ValueError(
-                f"prior_mean[{position}] has shape {tuple(tensor.shape)}, the parameter {tuple(param.shape)}; they must agree"
+                f"prior_mean[{position}] has shape {tuple(tensor.shape)}, the parameter {tuple(param.shape)}; "
+                "pass one tensor for each parameter, in order"
             )
         if not bool(tensor.isfinite().all()):
             raise ValueError(f"prior_mean[{position}] is not finite; replace its NaN and infinite entries")

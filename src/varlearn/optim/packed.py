@@ -42,6 +42,7 @@ def draw(tasks: Sequence[Draw]) -> None:
     alike = _sort_out(tasks, loop.draw, lambda t: (t.noise[1:], t.sign, t.mean.dtype, t.param.dtype, t.param.device))
     for piece in alike:
         first = piece[0].task
+        assert isinstance(first, Draw)
         hess = _gather(piece, lambda t: t.hess)
         std = update.std(hess, first.noise.ess, first.noise.weight_decay)
         noise = _noise(piece, hess).mul_(first.sign)

@@ -1,29 +1,51 @@
-"""Which path carries out which task, chosen as PyTorch's own optimizers choose."""
+"""Which path carries out which task, chosen as PyTorch's own optimizers choose.
+
+`foreach=False` is the plain loop, `foreach=True` the packed path. Left to itself, or with `fused=True`, a float32
+parameter on a CPU takes the native path where there is a C compiler, and everything else the packed one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from varlearn.optim import loop, packed
+from varlearn.optim import loop, native, packed
 from varlearn.optim.tasks import Draw, Step
 
 Group = dict[str, Any]
+Task = TypeVar("Task", Draw, Step)
 
 
 def draw(tasks: Sequence[tuple[Group, Draw]]) -> None:
     """Perturb parameters, each by the path its group asks for."""
-    loop.draw([task for group, task in tasks if _is_plain(group)])
-    packed.draw([task for group, task in tasks if not _is_plain(group)])
+    _carry_out(tasks, loop.draw, packed.draw, native.draw)
 
 
 def step(tasks: Sequence[tuple[Group, Step]]) -> None:
     """Update parameters, each by the path its group asks for."""
-    loop.step([task for group, task in tasks if _is_plain(group)])
-    packed.step([task for group, task in tasks if not _is_plain(group)])
+    _carry_out(tasks, loop.step, packed.step, native.step)
+
+
+def keep_and_draw(tasks: Sequence[Draw], copies: Sequence[Tensor], done: ctypes.c_int) -> None:
+    """On the native path: copy the means, perturb the parameters, and set `done`, in one call."""
+    if tasks:
+        params, _, hess, noises, _ = zip(*tasks, strict=True)
+        native.keep_and_draw(params, copies, hess, noises, done)
+
+
+def restore(params: Sequence[Tensor], copies: Sequence[Tensor]) -> None:
+    """On the native path: copy the means back."""
+    native.restore(params, copies)
+
+
+def is_native(group: Group, task: Draw | Step) -> bool:
+    """Whether a task takes the native path; compiles it at the first one that could."""
+    wanted = group["fused"] or (group["fused"] is None and group["foreach"] is None)
+    return bool(wanted) and native.supports(task) and native.load_or_warn()
 
 
 def all_finite(tensors: Sequence[Tensor]) -> bool:
@@ -39,5 +61,18 @@ def all_finite(tensors: Sequence[Tensor]) -> bool:
     return True
 
 
-def _is_plain(group: Group) -> bool:
-    return group["foreach"] is False and not group["fused"]
+def _carry_out(
+    tasks: Sequence[tuple[Group, Task]],
+    plain: Callable[[Sequence[Task]], None],
+    joined: Callable[[Sequence[Task]], None],
+    fused: Callable[[Sequence[Task]], None],
+) -> None:
+    by_path: dict[Callable[[Sequence[Task]], None], list[Task]] = {plain: [], joined: [], fused: []}
+    for group, task in tasks:
+        if group["foreach"] is False and not group["fused"]:
+            by_path[plain].append(task)
+        else:
+            by_path[fused if is_native(group, task) else joined].append(task)
+    for path, its_tasks in by_path.items():
+        if its_tasks:
+            path(its_tasks)

@@ -1,4 +1,4 @@
-"""An optimizer whose gradients are taken at samples of the weights: blocks, modes, and what `p.grad` means between them."""
+"""An optimizer whose gradients are taken at samples of the weights: blocks, modes, and what `p.grad` means between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from varlearn.core.noise import derive_key, fold_in
@@ -130,7 +130,7 @@ class VariationalOptimizer(Optimizer):
         mode_has_gradients = self._mode is not None and any(p.grad is not None for p in self._mode.entries)
         if self._mode in self._weights.open or mode_has_gradients:
             raise RuntimeError(
-                "sampled_params(train=True) after train() and before step(): the gradients of another sample are waiting; "
+                "sampled_params(train=True) after train() and before step(): the gradients of another sample wait; "
                 "use blocks or train()/eval(), not both"
             )
 
@@ -140,7 +140,9 @@ class VariationalOptimizer(Optimizer):
         One sample serves all micro-batches before a `step()`, whose gradients add up as in ordinary accumulation.
         """
         if self._block is not None:
-            raise RuntimeError("train() inside sampled_params(train=True): the sample is already in; leave out one of them")
+            raise RuntimeError(
+                "train() inside sampled_params(train=True): the sample is already in; leave out one of them"
+            )
         if self._mode is None:
             if self._window.samples:
                 raise RuntimeError(
@@ -200,7 +202,7 @@ class VariationalOptimizer(Optimizer):
     def _refuse_parameters_without_values(self) -> None:
         for group in self.param_groups:
             for param in group["params"]:
-                if param.is_meta or isinstance(param, UninitializedTensorMixin):
+                if param.is_meta or is_lazy(param):
                     raise RuntimeError(
                         "a parameter has no values yet (meta or lazy initialization); "
                         "materialize the model, or run one forward pass, before drawing a sample"
@@ -291,8 +293,8 @@ class VariationalOptimizer(Optimizer):
         self.eval()
         if self._window.samples:
             raise RuntimeError(
-                f"step(closure) draws its own samples, and {len(self._window.samples)} block(s) are waiting for a step(); "
-                "call step() without a closure first"
+                f"step(closure) draws its own samples, and {len(self._window.samples)} block(s) are waiting for a "
+                "step(); call step() without a closure first"
             )
         losses = []
         try:
@@ -325,7 +327,9 @@ class VariationalOptimizer(Optimizer):
         return window
 
     def _refuse_gradients_without_sample(self) -> None:
-        with_grad = [p for group in self.param_groups for p in group["params"] if p.requires_grad and p.grad is not None]
+        with_grad = [
+            p for group in self.param_groups for p in group["params"] if p.requires_grad and p.grad is not None
+        ]
         if any(bool(p.grad.count_nonzero()) if p.grad.layout == torch.strided else True for p in with_grad):
             raise RuntimeError(
                 "step() without a sample: the gradients were taken at the mean. Run forward and backward inside "
@@ -344,8 +348,8 @@ class VariationalOptimizer(Optimizer):
                     continue
                 if self._outside.has(param) or not (window.cleared or param in window.grads):
                     raise RuntimeError(
-                        f"a gradient of a parameter of shape {tuple(param.shape)} was taken outside the sampling block, "
-                        "not at the sample; run backward inside `with optimizer.sampled_params(train=True):`, "
+                        f"a gradient of a parameter of shape {tuple(param.shape)} was taken outside the sampling "
+                        "block, not at the sample; run backward inside `with optimizer.sampled_params(train=True):`, "
                         "and call zero_grad() to drop what was computed outside"
                     )
 
@@ -383,7 +387,9 @@ class VariationalOptimizer(Optimizer):
         float32, whatever the parameter's dtype.
         """
         if self._weights.open:
-            raise RuntimeError("load_state_dict() while a sample is in the weights; leave the block, or call eval(), first")
+            raise RuntimeError(
+                "load_state_dict() while a sample is in the weights; leave the block, or call eval(), first"
+            )
         loaded: dict[str, Any] = {}
 
         def prepare(optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
@@ -401,7 +407,9 @@ class VariationalOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._weights.open:
-            raise RuntimeError("copying an optimizer while a sample is in the weights; leave the block, or call eval(), first")
+            raise RuntimeError(
+                "copying an optimizer while a sample is in the weights; leave the block, or call eval(), first"
+            )
         return super().__getstate__()
 
     def __setstate__(self, state: dict[str, Any]) -> None:

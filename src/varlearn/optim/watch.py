@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 
 from torch import Tensor
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
 from varlearn.optim.weights import SampledWeights
@@ -24,7 +24,7 @@ class OutsideGradients:
 
     def watch(self, param: Tensor) -> None:
         """Look at the gradients of a parameter from now on. The hook does not keep this object alive."""
-        if param in self._hooks or not param.requires_grad or isinstance(param, UninitializedTensorMixin):
+        if param in self._hooks or not param.requires_grad or is_lazy(param):
             return
         this = weakref.ref(self)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from varlearn.optim import paths
-from varlearn.optim.tasks import Draw, Noise, state_dtype
+from varlearn.optim.tasks import Draw, Noise
 
 
 class Entry(NamedTuple):
@@ -59,7 +60,10 @@ class SampledWeights:
     def __init__(self) -> None:
         self.open: list[Sample] = []
         self._written: Sample | None = None
-        self._added: list[Entry] = []
+        self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
+        self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
+        self._fused: list[Entry] = []  # copied and perturbed in one call, which is over when _done is 1
+        self._done = ctypes.c_int()
         self._copies: dict[Tensor, Tensor] = {}
 
     @property
@@ -94,44 +98,50 @@ class SampledWeights:
         self._hide()
         if sample is None:
             return
-        entries = list(sample.entries.values())
-        for entry in entries:
-            self._keep_mean(entry)
         self._written = sample
-        paths.draw([(entry.group, self._draw(entry)) for entry in entries if not _is_lean(entry)])
-        for entry in entries:
-            if _is_lean(entry):
+        fused, kept = [], []
+        for entry in sample.entries.values():
+            if "mean" in entry.state:
+                refresh_mean(entry.param, entry.state["mean"])
+                kept.append(entry)
+            elif entry.group["memory"] == "lean":
+                paths.draw([(entry.group, _in_place(entry))])
                 self._added.append(entry)
-                paths.draw([(entry.group, self._draw(entry))])
+            elif paths.is_native(entry.group, _in_place(entry)):
+                self._copy_of(entry.param)
+                fused.append(entry)
+            else:
+                self._copy_of(entry.param).copy_(entry.param)
+                kept.append(entry)
+        self._kept, self._fused = kept, fused
+        paths.keep_and_draw([_in_place(entry) for entry in fused], [self._copies[e.param] for e in fused], self._done)
+        paths.draw([(entry.group, _in_place(entry)._replace(mean=self._mean(entry))) for entry in kept])
 
     def _hide(self) -> None:
         while self._added:
             entry = self._added[-1]
-            paths.draw([(entry.group, self._draw(entry, sign=-1.0))])
+            paths.draw([(entry.group, _in_place(entry)._replace(sign=-1.0))])
             self._added.pop()
-        if self._written is not None:
-            for entry in self._written.entries.values():
-                if not _is_lean(entry):
-                    entry.param.copy_(self._mean(entry))
+        for entry in self._kept:
+            entry.param.copy_(self._mean(entry))
+        self._kept = []
+        if self._done.value:
+            paths.restore([entry.param for entry in self._fused], [self._copies[e.param] for e in self._fused])
+            self._done.value = 0
         self._written = None
 
-    def _draw(self, entry: Entry, sign: float = 1.0) -> Draw:
-        return Draw(entry.param, self._mean(entry), entry.state["hess"], entry.noise, sign)
-
     def _mean(self, entry: Entry) -> Tensor:
-        if "mean" in entry.state:
-            return entry.state["mean"]
-        return entry.param if _is_lean(entry) else self._copies[entry.param]
+        return entry.state["mean"] if "mean" in entry.state else self._copies[entry.param]
 
-    def _keep_mean(self, entry: Entry) -> None:
-        param = entry.param
-        if "mean" in entry.state:
-            refresh_mean(param, entry.state["mean"])
-        elif not _is_lean(entry):
-            copy = self._copies.get(param)
-            if copy is None or not _same_layout(copy, param):
-                copy = self._copies[param] = torch.empty_like(param, requires_grad=False)
-            copy.copy_(param)
+    def _copy_of(self, param: Tensor) -> Tensor:
+        copy = self._copies.get(param)
+        if copy is None or not _same_layout(copy, param):
+            copy = self._copies[param] = torch.empty_like(param, requires_grad=False)
+        return copy
+
+
+def _in_place(entry: Entry) -> Draw:
+    return Draw(entry.param, entry.param, entry.state["hess"], entry.noise)
 
 
 def refresh_mean(param: Tensor, mean: Tensor) -> None:
@@ -139,9 +149,5 @@ def refresh_mean(param: Tensor, mean: Tensor) -> None:
     torch.where(mean.to(param.dtype) == param, mean, param.to(mean.dtype), out=mean)
 
 
-def _is_lean(entry: Entry) -> bool:
-    return entry.group["memory"] == "lean" and entry.param.dtype == state_dtype(entry.param)
-
-
 def _same_layout(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
+    return a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype and a.device == b.device

@@ -1,0 +1,1 @@
+"""Measurements: scripts here, their numbers with the environment in results/."""
