@@ -121,7 +121,7 @@ def _advice(moved: float, step: int, beta2: float) -> str | None:
         return None
     reach = 1.0 - beta2**step
     return (
-        f"h has moved {moved:.2%} from hess_init in {step} steps, so sigma is still the initial guess and averaging "
-        f"over samples may be worse than the mean; beta2={beta2:g} lets h forget {reach:.1%} of its start in that time. "
-        f"Use a smaller beta2 (about 1 - 2/steps), or varlearn.presets.auto(n, steps)"
+        f"h has moved {moved:.2%} from hess_init in {step} steps, so sigma is still the first guess and averaging "
+        f"over samples may be worse than the mean; beta2={beta2:g} lets h forget {reach:.1%} of its start in that "
+        f"time. Use a smaller beta2 (about 1 - 1/steps), or varlearn.presets.auto(n, steps)"
     )

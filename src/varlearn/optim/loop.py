@@ -1,4 +1,4 @@
-"""The plain path: one parameter after the other, as the rule stands in `core.update`. The others are compared with it."""
+"""The plain path: parameter after parameter, as the rule stands in `core.update`; the others are compared with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from varlearn.core import update
 from varlearn.core.noise import normal_
-from varlearn.optim.tasks import Draw, Noise, Step
+from varlearn.optim.tasks import Draw, Fold, Noise, Step
 
 
 def draw(tasks: Sequence[Draw]) -> None:
@@ -33,6 +33,24 @@ def step(tasks: Sequence[Step]) -> None:
             old.copy_(new)
         if task.param is not task.mean:
             store(task.param, task.mean)
+
+
+def fold(tasks: Sequence[Fold]) -> None:
+    """Average each parameter's gradient and hhat with those of the earlier samples."""
+    for task in tasks:
+        hhat = estimate(task.approximation, task.grad.to(task.hess.dtype), task.hess, task.noise)
+        fold_in_mean(task.estimate_mean, hhat, task.count)
+        if task.grad_mean is not None:
+            fold_in_mean(task.grad_mean, task.grad, task.count)
+
+
+def fold_in_mean(mean: Tensor, value: Tensor | None, count: int) -> None:
+    """mean <- (count * mean + value) / (count + 1), in place; None stands for zero."""
+    if count == 0:
+        mean.zero_()
+    mean.mul_(count / (count + 1))
+    if value is not None:
+        mean.add_(value, alpha=1.0 / (count + 1))
 
 
 def estimate(approximation: str, grad: Tensor, hess: Tensor, noise: Noise) -> Tensor:

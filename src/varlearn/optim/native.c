@@ -34,6 +34,11 @@ typedef union {
     float real[PAIRS];
 } Lanes;
 
+typedef union {
+    uint64_t pair[PAIRS];
+    float real[BLOCK];
+} Normals;
+
 INLINE float as_float(uint32_t bits) { float real; memcpy(&real, &bits, sizeof real); return real; }
 INLINE uint32_t as_bits(float real) { uint32_t bits; memcpy(&bits, &real, sizeof bits); return bits; }
 
@@ -60,7 +65,7 @@ INLINE void hash(Lanes *angle, Lanes *radius, int i, uint64_t counter)
  * -log u = -e log 2 - log m with u = 2^e m and 2/3 <= m < 4/3: f = m - 1, -log(1 + f) = -f + f^2 q(f), q of degree 6.
  * The angle is a half turn times x, -1 <= x < 1, plus a whole half turn where the sign is set: polynomials of degree 4
  * in x^2, with the sqrt(2) of sqrt(-2 log u) in their coefficients. Minimax fits; the errors are below 1.4e-7. */
-INLINE void box_muller(float *restrict noise, Lanes *restrict angle, Lanes *restrict radius)
+INLINE void box_muller(Normals *restrict noise, Lanes *restrict angle, Lanes *restrict radius)
 {
     float energy[PAIRS] ALIGNED;
     #pragma omp simd
@@ -82,12 +87,11 @@ INLINE void box_muller(float *restrict noise, Lanes *restrict angle, Lanes *rest
         angle->real[i] = r * cosine;
         radius->real[i] = r * x * sine;
     }
-    uint64_t *restrict pair = (uint64_t *)noise;
     #pragma omp simd
     for (int i = 0; i < HALF; i++) {
         uint64_t cosines = angle->word[i], sines = radius->word[i];
-        pair[i] = (cosines & LOW) | (sines << 32);
-        pair[HALF + i] = (cosines >> 32) | (sines & ~LOW);
+        noise->pair[i] = (cosines & LOW) | (sines << 32);
+        noise->pair[HALF + i] = (cosines >> 32) | (sines & ~LOW);
     }
 }
 
@@ -117,7 +121,8 @@ typedef struct {
 INLINE void draw_block(float *param, const float *mean, const float *hess, uint64_t counter, Scale s)
 {
     Lanes angle ALIGNED, radius ALIGNED;
-    float noise[BLOCK] ALIGNED, std[BLOCK] ALIGNED;
+    Normals noise ALIGNED;
+    float std[BLOCK] ALIGNED;
     #pragma omp simd linear(counter : GOLDEN)
     for (int i = 0; i < HALF; i++) {
         hash(&angle, &radius, i, counter);
@@ -125,10 +130,10 @@ INLINE void draw_block(float *param, const float *mean, const float *hess, uint6
         for (int j = i, k = 0; k < 4; j += HALF, k++)
             std[j] = s.scale / sqrtf(at_least(hess[j] + s.decay, s.lowest));
     }
-    box_muller(noise, &angle, &radius);
+    box_muller(&noise, &angle, &radius);
     #pragma omp simd
     for (int i = 0; i < BLOCK; i++)
-        param[i] = mean[i] + std[i] * noise[i];
+        param[i] = mean[i] + std[i] * noise.real[i];
 }
 
 /* Copy past the cache where the copy would not stay in it; an ordinary store first reads what it overwrites. */
@@ -210,7 +215,7 @@ typedef struct {
 INLINE void reparam(float *restrict estimate, float *restrict inverse, const Block *b, uint64_t counter, const Hyper *s)
 {
     Lanes angle ALIGNED, radius ALIGNED;
-    float noise[BLOCK] ALIGNED;
+    Normals noise ALIGNED;
     const float *hess = b->hess, *grad = b->grad;
     #pragma omp simd linear(counter : GOLDEN)
     for (int i = 0; i < HALF; i++) {
@@ -221,10 +226,10 @@ INLINE void reparam(float *restrict estimate, float *restrict inverse, const Blo
             inverse[j] = 1.0f / at_least(hess[j] + s->decay, s->lowest);
         }
     }
-    box_muller(noise, &angle, &radius);
+    box_muller(&noise, &angle, &radius);
     #pragma omp simd
     for (int i = 0; i < BLOCK; i++)
-        estimate[i] *= grad[i] * s->grad_factor * noise[i];
+        estimate[i] *= grad[i] * s->grad_factor * noise.real[i];
 }
 
 INLINE void step_block(const Block *b, uint64_t counter, const Hyper *s)

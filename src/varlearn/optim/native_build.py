@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
+_FLAGS = ("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-strict-aliasing")
 _LINK_FLAGS = ("-shared", "-fPIC", "-fvisibility=hidden", "-lm")
 # Some compilers know no OpenMP, some refuse to name the processor: the first variant that compiles is taken.
 _VARIANTS = (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ())

@@ -16,19 +16,19 @@ from torch import Tensor
 from varlearn.core import update
 from varlearn.core.noise import GOLDEN, normal_, normal_pairs, signed
 from varlearn.optim import loop
-from varlearn.optim.tasks import Draw, Step, is_dense
+from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
 # Elements per piece. A CPU keeps a dozen temporaries of this size in its second-level caches.
 _CPU_PIECE = 1 << 17
 _DEVICE_PIECE = 1 << 26
 
-Task = TypeVar("Task", Draw, Step)
+Task = TypeVar("Task", Draw, Step, Fold)
 
 
 class Segment(NamedTuple):
     """Elements start to stop of a task's tensors, in memory order."""
 
-    task: Draw | Step
+    task: Draw | Step | Fold
     start: int
     stop: int
 
@@ -56,6 +56,29 @@ def step(tasks: Sequence[Step]) -> None:
         _step_piece(piece)
 
 
+def fold(tasks: Sequence[Fold]) -> None:
+    """Average each parameter's gradient and hhat with those of the earlier samples."""
+    for piece in _sort_out(tasks, loop.fold, _fold_kind):
+        first = piece[0].task
+        assert isinstance(first, Fold)
+        hess = _gather(piece, lambda t: t.hess)
+        grad = _gather(piece, lambda t: t.grad)
+        hhat = _estimate(piece, grad.to(hess.dtype), hess)
+        means = [("estimate_mean", hhat)] + ([] if first.grad_mean is None else [("grad_mean", grad)])
+        for name, value in means:
+            mean = _gather(piece, lambda t, name=name: getattr(t, name)).clone()
+            loop.fold_in_mean(mean, value, first.count)
+            _scatter(piece, lambda t, name=name: getattr(t, name), mean)
+
+
+def _estimate(piece: list[Segment], grad: Tensor, hess: Tensor) -> Tensor:
+    first = piece[0].task
+    if first.approximation == "squared_gradient":
+        return update.hess_squared_gradient(grad)
+    std = update.std(hess, first.noise.ess, first.noise.weight_decay)
+    return update.hess_reparam(grad, _noise(piece, hess), std)
+
+
 def _step_piece(piece: list[Segment]) -> None:
     first = piece[0].task
     assert isinstance(first, Step)
@@ -63,11 +86,8 @@ def _step_piece(piece: list[Segment]) -> None:
     grad = _gather(piece, lambda t: t.grad).to(q.hess.dtype) * first.grad_factor
     if first.estimate is not None:
         hhat = update.saturate_(_gather(piece, lambda t: t.estimate).to(q.hess.dtype, copy=True))
-    elif first.approximation == "squared_gradient":
-        hhat = update.hess_squared_gradient(grad)
     else:
-        std = update.std(q.hess, first.noise.ess, first.noise.weight_decay)
-        hhat = update.hess_reparam(grad, _noise(piece, q.hess), std)
+        hhat = _estimate(piece, grad, q.hess)
     prior_mean = first.prior_mean
     if isinstance(prior_mean, Tensor):
         prior_mean = _gather(piece, lambda t: t.prior_mean)
@@ -95,6 +115,11 @@ def _step_kind(task: Step) -> tuple[object, ...]:
     return (task.param.device, dtypes, scalars, task.approximation, task.estimate is None, prior)
 
 
+def _fold_kind(task: Fold) -> tuple[object, ...]:
+    dtypes = (task.hess.dtype, task.grad.dtype, None if task.grad_mean is None else task.grad_mean.dtype)
+    return (task.hess.device, dtypes, task.noise[1:], task.approximation, task.count)
+
+
 def _same_strides(task: Step) -> Step:
     """Copy what does not lie in memory as the parameter does."""
     moved = {
@@ -111,12 +136,13 @@ def _sort_out(
     """Pieces of tasks that have their scalars in common; tasks that are not dense in memory are done one by one."""
     alike: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
-        if is_dense(task.param) and task.hess.stride() == task.param.stride() == task.mean.stride():
+        tensors = [value for value in task if isinstance(value, Tensor)]
+        if is_dense(task.hess) and all(tensor.stride() == task.hess.stride() for tensor in tensors):
             alike.setdefault(kind(task), []).append(task)
         else:
             otherwise([task])
     for group in alike.values():
-        limit = _CPU_PIECE if group[0].param.device.type == "cpu" else _DEVICE_PIECE
+        limit = _CPU_PIECE if group[0].hess.device.type == "cpu" else _DEVICE_PIECE
         yield from _pieces(group, limit)
 
 
@@ -124,7 +150,7 @@ def _pieces(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
     piece: list[Segment] = []
     room = limit
     for task in tasks:
-        numel = task.param.numel()
+        numel = task.hess.numel()
         if numel > room and piece:
             yield piece
             piece, room = [], limit

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from varlearn.optim import loop, native, packed
-from varlearn.optim.tasks import Draw, Step
+from varlearn.optim.tasks import Draw, Fold, Step
 
 Group = dict[str, Any]
-Task = TypeVar("Task", Draw, Step)
+Task = TypeVar("Task", Draw, Step, Fold)
 
 
 def draw(tasks: Sequence[tuple[Group, Draw]]) -> None:
@@ -28,6 +28,11 @@ def draw(tasks: Sequence[tuple[Group, Draw]]) -> None:
 def step(tasks: Sequence[tuple[Group, Step]]) -> None:
     """Update parameters, each by the path its group asks for."""
     _carry_out(tasks, loop.step, packed.step, native.step)
+
+
+def fold(tasks: Sequence[tuple[Group, Fold]]) -> None:
+    """Average one more sample with the earlier ones, each parameter by the path its group asks for."""
+    _carry_out(tasks, loop.fold, packed.fold, packed.fold)
 
 
 def keep_and_draw(tasks: Sequence[Draw], copies: Sequence[Tensor], done: ctypes.c_int) -> None:
@@ -42,7 +47,7 @@ def restore(params: Sequence[Tensor], copies: Sequence[Tensor]) -> None:
     native.restore(params, copies)
 
 
-def is_native(group: Group, task: Draw | Step) -> bool:
+def is_native(group: Group, task: Draw | Step | Fold) -> bool:
     """Whether a task takes the native path; compiles it at the first one that could."""
     wanted = group["fused"] or (group["fused"] is None and group["foreach"] is None)
     return bool(wanted) and native.supports(task) and native.load_or_warn()
@@ -71,8 +76,10 @@ def _carry_out(
     for group, task in tasks:
         if group["foreach"] is False and not group["fused"]:
             by_path[plain].append(task)
+        elif fused is not joined and is_native(group, task):
+            by_path[fused].append(task)
         else:
-            by_path[fused if is_native(group, task) else joined].append(task)
+            by_path[joined].append(task)
     for path, its_tasks in by_path.items():
         if its_tasks:
             path(its_tasks)

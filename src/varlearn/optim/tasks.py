@@ -80,6 +80,28 @@ class Step(NamedTuple):
     hyper: Hyper
 
 
+class Fold(NamedTuple):
+    """Fold one more sample of a step into the running means of ghat and hhat.
+
+    Attributes:
+        grad: of this sample, of any float dtype.
+        grad_mean: over the earlier samples, updated in place; None where only hhat is wanted.
+        estimate_mean: of hhat over the earlier samples, updated in place; in the state's dtype.
+        hess: h.
+        approximation: how hhat is made, as in `Step`.
+        noise: what perturbed the parameter in this sample.
+        count: how many earlier samples there are.
+    """
+
+    grad: Tensor
+    grad_mean: Tensor | None
+    estimate_mean: Tensor
+    hess: Tensor
+    approximation: Approximation
+    noise: Noise
+    count: int
+
+
 def state_dtype(param: Tensor) -> torch.dtype:
     """The dtype of hess and momentum: float64 for float64 parameters, float32 for all others.
 

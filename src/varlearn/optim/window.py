@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from varlearn.optim import loop
-from varlearn.optim.tasks import Noise
-from varlearn.optim.weights import Sample
+from varlearn.optim import loop, paths
+from varlearn.optim.tasks import Fold, Noise
+from varlearn.optim.weights import Entry, Sample
 
 
 class Window:
@@ -74,19 +75,32 @@ class Window:
         count = len(self.samples)
         if count == 1:
             self._fold_first(self.samples[0])
-        fresh = _estimates(sample, new, given)
-        for param in new.keys() | self.grads.keys():
-            # A loss that does not reach a parameter in one of the samples has gradient zero there.
-            _mean_in(self.grads, param, new.get(param), count)
-            _mean_in(self.estimates, param, fresh.get(param), count)
-            param.grad = self.grads[param]
+        for param, grad in new.items():
+            if param not in self.grads:
+                self.grads[param] = torch.zeros_like(grad)
+                self.estimates[param] = torch.zeros_like(sample.entries[param].state["hess"])
+        for param, mean in self.grads.items():
+            if param not in new or param in given:
+                # A loss that does not reach a parameter in one of the samples has gradient zero there.
+                loop.fold_in_mean(mean, new.get(param), count)
+                loop.fold_in_mean(self.estimates[param], given.get(param), count)
+            param.grad = mean
+        own = [param for param in new if param not in given]
+        paths.fold(
+            [_fold(sample.entries[param], new[param], self.grads[param], self.estimates[param], count) for param in own]
+        )
         self._remember_norms()
 
     def _remember_norms(self) -> None:
         self._norms = {param: _norm(grad) for param, grad in self.grads.items()}
 
     def _fold_first(self, first: Sample) -> None:
-        self.estimates = _estimates(first, self.grads, self.estimates)
+        own = [param for param in self.grads if param not in self.given]
+        for param in self.given:
+            self.estimates[param] = self.estimates[param].to(first.entries[param].state["hess"].dtype, copy=True)
+        for param in own:
+            self.estimates[param] = torch.zeros_like(first.entries[param].state["hess"])
+        paths.fold([_fold(first.entries[param], self.grads[param], None, self.estimates[param], 0) for param in own])
         # A view may be a slice of a communication buffer that the next backward overwrites.
         self.grads = {param: grad.clone() if grad._is_view() else grad for param, grad in self.grads.items()}
 
@@ -118,32 +132,13 @@ class Window:
         self.grads = {param: grad.clone() if param.grad is grad else grad for param, grad in self.grads.items()}
 
 
-def _estimates(sample: Sample, grads: Mapping[Tensor, Tensor], given: Mapping[Tensor, Tensor]) -> dict[Tensor, Tensor]:
-    """hhat of every parameter that has a gradient, made from it or handed in."""
-    estimates = {}
-    for param, grad in grads.items():
-        entry = sample.entries[param]
-        hess = entry.state["hess"]
-        if param in given:
-            estimates[param] = given[param].to(hess.dtype, copy=True)
-        else:
-            estimates[param] = loop.estimate(entry.group["hess_approx"], grad.to(hess.dtype), hess, entry.noise)
-    return estimates
+def _fold(entry: Entry, grad: Tensor, mean: Tensor | None, estimate: Tensor, count: int) -> tuple[dict[str, Any], Fold]:
+    group = entry.group
+    return group, Fold(grad, mean, estimate, entry.state["hess"], group["hess_approx"], entry.noise, count)
 
 
 def _norm(grad: Tensor) -> Tensor:
     return torch.linalg.vector_norm(grad, dtype=torch.float64)
-
-
-def _mean_in(means: dict[Tensor, Tensor], param: Tensor, value: Tensor | None, count: int) -> None:
-    """Fold one more value (None for zero) into a running mean over `count` earlier ones."""
-    if param not in means:
-        assert value is not None
-        means[param] = value.div_(count + 1)
-        return
-    mean = means[param].mul_(count / (count + 1))
-    if value is not None:
-        mean.add_(value, alpha=1.0 / (count + 1))
 
 
 def dense_grad(param: Tensor) -> Tensor:
