@@ -46,7 +46,7 @@ def load_digits() -> tuple[Split, Split]:
 
 
 def network() -> nn.Module:
-    """Three convolutions and a linear layer: 15,258 parameters."""
+    """Three convolutions and a linear layer: 15,338 parameters."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1),
         nn.ReLU(),

@@ -20,14 +20,14 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from varlearn import IVON, elbo
 
 F64 = torch.float64
-WARMUP, STEPS = 200, 1000
+WARMUP, STEPS = 150, 700
 SIGMAS = 5.0
-# A step alpha on the preconditioned noise sigma eps leaves the mean sqrt(alpha/2) sigma from the mode, 0.05 in the end.
-MEAN_ERROR = 0.05
+# A step alpha on the preconditioned noise sigma eps leaves the mean sqrt(alpha/2) sigma from the mode, 0.06 in the end.
+MEAN_ERROR = 0.06
 
 
 def fit(weight: Tensor, loss: Callable[[Tensor], Tensor], ess: float, weight_decay: float) -> IVON:
-    """The mean first, then the Hessian, with a learning rate that falls to 0.005."""
+    """The mean first, then the Hessian, with a learning rate that falls to 0.007."""
     opt = IVON([weight], lr=0.5, ess=ess, weight_decay=weight_decay, seed=1)
     group = opt.param_groups[0]
     for step in range(-WARMUP, STEPS):
@@ -87,7 +87,7 @@ def test_quadratic_gives_mode_and_diagonal_curvature(weight_decay: float) -> Non
 
 
 def test_pooled_curvature_is_unbiased() -> None:
-    """4,000 copies of one scalar problem, so that the Monte-Carlo error is 0.07% and the known bias shows."""
+    """4,000 copies of one scalar problem, so that the Monte-Carlo error is 0.08% and the known bias shows."""
     copies = 4000
     best = Optimum(torch.full((1, 1), 2.0, dtype=F64), torch.ones(1, dtype=F64), torch.ones(1, dtype=F64), 0.0)
     weight = torch.zeros(copies, dtype=F64, requires_grad=True)
@@ -117,10 +117,10 @@ def test_bayesian_linear_regression_gives_the_best_mean_field_gaussian() -> None
     weight = torch.zeros(features, dtype=F64, requires_grad=True)
     opt = fit(weight, lambda w: 0.5 * (inputs @ w - targets).square().mean(), examples, decay)
     assert ((weight.detach() - mean) / best.std).abs().max().item() < SIGMAS * MEAN_ERROR
-    # d(log std) = d(log precision)/2: 5% at one standard error
+    # d(log std) = d(log precision)/2: at most 6% at one standard error
     std = (examples * (opt.state[weight]["hess"] + decay)).rsqrt()
     relative, bias = (value / (best.curvature + decay) / 2 for value in (best.error, best.bias.abs()))
-    assert relative.max().item() < 0.05
+    assert relative.max().item() < 0.06
     assert ((std / best.std).log().abs() <= SIGMAS * relative + 1.5 * bias).all()
 
 

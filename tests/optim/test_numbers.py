@@ -121,10 +121,11 @@ def test_largest_gradients_in_several_samples_are_averaged_without_overflow(hess
     assert opt.skipped_steps == 0
 
 
-def test_huge_but_finite_gradients_of_several_samples_may_be_clipped() -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_huge_but_finite_gradients_of_several_samples_may_be_clipped(path: str) -> None:
     """The squares of these gradients overflow float32, so a norm of them is infinite."""
     weight = torch.zeros(3, requires_grad=True)
-    opt = IVON([weight], lr=0.1, ess=100.0, seed=0)
+    opt = IVON([weight], lr=0.1, ess=100.0, seed=0, **PATHS[path])
     for _ in range(2):
         with opt.sampled_params(train=True):
             opt.zero_grad()
@@ -147,9 +148,10 @@ def test_nan_of_one_sample_that_the_user_removes_from_the_gradient_is_not_in_hes
     assert_sound(opt, "after nan_to_num_")
 
 
-def test_weight_decay_that_falls_while_h_is_negative_keeps_the_precision_positive() -> None:
+@pytest.mark.parametrize("path", PATHS)
+def test_weight_decay_that_falls_while_h_is_negative_keeps_the_precision_positive(path: str) -> None:
     weight = torch.zeros(3, requires_grad=True)
-    opt = IVON([weight], lr=0.1, ess=100.0, weight_decay=0.1, betas=(0.9, 0.5), seed=0)
+    opt = IVON([weight], lr=0.1, ess=100.0, weight_decay=0.1, betas=(0.9, 0.5), seed=0, **PATHS[path])
     with opt.sampled_params():
         pass
     opt.state[weight]["hess"].copy_(torch.tensor([-0.09, -0.05, 0.5]))  # sound at delta = 0.1

@@ -3,10 +3,7 @@
 import copy
 import io
 import math
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 
+from tests.optim import two_processes
+from tests.optim.peak_memory import peak_memory
 from tests.reference.algorithm1 import Algorithm1, Settings
 from varlearn import IVON
 from varlearn.batchnorm import recalibrate_batchnorm
@@ -52,6 +49,12 @@ def assert_same(before: list[Tensor], after: list[Tensor]) -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two gloo processes with equal seeds saw, rank by rank."""
+    return two_processes.run(tmp_path_factory.mktemp("ranks"))
+
+
 def test_trap_01_squared_gradient_is_not_scaled_by_ess() -> None:
     weight = parameter(1)
     opt = ivon([weight], ess=1000.0, betas=(0.9, 0.5), weight_decay=0.0, hess_approx="squared_gradient")
@@ -67,7 +70,7 @@ def test_trap_02_exception_inside_the_block_brings_the_mean_back(train: bool, er
     weight = parameter(50)
     opt = ivon([weight])
     mean = weight.detach().clone()
-    with pytest.raises(error), opt.sampled_params(train=train):
+    with pytest.raises(error), opt.sampled_params(train=train):  # noqa: PT012
         assert not torch.equal(weight, mean)
         raise error
     assert torch.equal(weight, mean)
@@ -214,6 +217,23 @@ def test_trap_09_clipping_after_the_block_has_its_effect(samples: int) -> None:
     assert opt.state[weight]["momentum"].norm().item() == pytest.approx(1.0, rel=1e-4)
 
 
+@pytest.mark.parametrize("samples", [1, 2])
+def test_trap_09_value_clipping_leaves_hess_where_the_gradient_is_small(samples: int) -> None:
+    def hess(clip: bool) -> Tensor:
+        weight = nn.Parameter(torch.zeros(3))
+        opt = ivon([weight])
+        for _ in range(samples):
+            block(opt, lambda: (weight * torch.tensor([100.0, 1.0, 1.0])).sum())
+        if clip:
+            nn.utils.clip_grad_value_([weight], 1.0)
+        opt.step()
+        return opt.state[weight]["hess"]
+
+    clipped, free = hess(clip=True), hess(clip=False)
+    assert clipped[0] != free[0]
+    torch.testing.assert_close(clipped[1:], free[1:])
+
+
 @pytest.mark.parametrize("samples", [1, 3])
 def test_trap_10_max_grad_norm_clips_the_gradient_and_leaves_the_hessian(samples: int) -> None:
     """In 1,000 dimensions, curvature 2: `clip_grad_norm_` shrinks hhat with the gradient, `max_grad_norm` does not."""
@@ -235,8 +255,6 @@ def test_trap_10_max_grad_norm_clips_the_gradient_and_leaves_the_hessian(samples
     torch.testing.assert_close(ours["momentum"], free["momentum"] * ratio, rtol=1e-4, atol=0.0)
     # hhat of the clipped gradient is ratio * hhat, documented as the price of `clip_grad_norm_`.
     torch.testing.assert_close(torchs["momentum"], ours["momentum"], rtol=1e-4, atol=1e-9)
-    estimate = (free["hess"] * 8.0 - 7.0).sqrt() * torch.sign(free["hess"] - 0.875)  # inverts line 5 at h = 1
-    del estimate
     assert torchs["hess"].mean().item() == pytest.approx(0.625, abs=0.05)  # hhat about 0: 0.5 + 0.125
     assert "clip_grad_norm_" in (IVON.__doc__ or "")
 
@@ -416,12 +434,12 @@ def test_trap_18_noise_is_not_taken_from_the_global_generator(two_ranks: list[di
 
 @pytest.mark.parametrize("variant", ["ddp", "ddp_two_samples", "ddp_no_sync", "averaged_by_hand", "shared"])
 def test_trap_19_ddp_gives_the_mean_of_the_products(two_ranks: list[dict[str, Any]], variant: str) -> None:
-    """Plain DistributedDataParallel, no `no_sync` needed: hhat = mean over ranks and samples of g (theta - m)/sigma^2."""
+    """Plain DistributedDataParallel: hhat is the mean over ranks and samples of g (theta - m) / sigma^2."""
     ranks = [rank[variant] for rank in two_ranks]
     assert torch.equal(ranks[0]["mean"], ranks[1]["mean"])
     assert torch.equal(ranks[0]["hess"], ranks[1]["hess"])
     reference = Algorithm1(ranks[0]["start"].numpy(), Settings(delta=0.01, beta2=0.9))
-    for step in range(STEPS):
+    for step in range(two_processes.STEPS):
         now = slice(step * ranks[0]["samples"], (step + 1) * ranks[0]["samples"])
         thetas = [theta.numpy() for rank in ranks for theta in rank["thetas"][now]]
         reference.step(thetas, [grad.numpy() for rank in ranks for grad in rank["grads"][now]])
@@ -471,59 +489,16 @@ def test_trap_21_a_step_uses_its_own_samples_and_none_is_not_zero() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-def test_trap_22_a_thousand_samples_leave_the_mean_bit_for_bit(dtype: torch.dtype) -> None:
+def test_trap_22_two_hundred_samples_leave_the_mean_bit_for_bit(dtype: torch.dtype) -> None:
     weight = parameter(1000, dtype=dtype)
     opt = ivon([weight], ess=1.0)
     mean = weight.detach().clone()
-    for _ in range(500):
+    for _ in range(100):
         with opt.sampled_params():
             pass
         with opt.sampled_params(train=True):
             pass
     assert torch.equal(weight, mean)
-
-
-MEMORY = """
-import sys, torch
-def status(field):
-    return int(next(line for line in open("/proc/self/status") if line.startswith(field)).split()[1]) * 1024
-tensors, numel = 8, 1 << 20
-def train(optimizer, params, steps):
-    for _ in range(steps):
-        def closure():
-            optimizer.zero_grad()
-            loss = sum((p * 0.5).sum() for p in params[:1])
-            for p in params:
-                p.grad = torch.ones_like(p)
-            return loss
-        if hasattr(optimizer, "sampled_params"):
-            with optimizer.sampled_params(train=True):
-                closure()
-        else:
-            closure()
-        optimizer.step()
-def make(params):
-    if sys.argv[1] == "adamw":
-        return torch.optim.AdamW(params)
-    from varlearn import IVON
-    return IVON(params, lr=0.1, ess=100.0, memory=sys.argv[1])
-def parameters(numel):
-    return [torch.zeros(numel, requires_grad=True) for _ in range(tensors)]
-small = parameters(8)
-train(make(small), small, 2)
-before = status("VmRSS")
-params = parameters(numel)
-train(make(params), params, 3)
-print((status("VmHWM") - before) / (4 * tensors * numel))
-"""
-
-
-def peak_memory(kind: str) -> float:
-    """Peak memory of three steps in a fresh process, in vectors of the parameters' size, parameters included."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", MEMORY, kind]
-    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
@@ -545,77 +520,3 @@ def test_trap_24_bad_betas_and_estimators_are_named_in_the_message() -> None:
         IVON([{"params": [weight], "beta1": 1.0}], lr=0.1, ess=1.0)
     with pytest.raises(ValueError, match=r"hess_approx='hutchinson' must be one of .*'reparam'"):
         ivon([weight], hess_approx="hutchinson")
-
-
-# Two processes
-
-STEPS = 3
-
-
-def flat(tensors: Any) -> Tensor:
-    return torch.cat([tensor.detach().reshape(-1).clone() for tensor in tensors])
-
-
-def local_gradient(model: nn.Module, values: list[Tensor], inputs: Tensor) -> Tensor:
-    """The gradient of this rank's loss at given weights, out of sight of optimizer and reducer."""
-    leaves = [value.clone().requires_grad_() for value in values]
-    named = dict(zip(dict(model.named_parameters()), leaves, strict=True))
-    loss = torch.func.functional_call(model, named, (inputs,)).square().mean()
-    return flat(torch.autograd.grad(loss, leaves))
-
-
-def run_variant(variant: str, rank: int) -> dict[str, Any]:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)).double()
-    params = list(model.parameters())
-    net = nn.parallel.DistributedDataParallel(model) if variant.startswith(("ddp", "shared")) else model
-    opt = ivon(params, noise="shared" if variant == "shared" else "independent")
-    samples = 2 if variant in ("ddp_two_samples", "ddp_no_sync") else 1
-    result: dict[str, Any] = {"start": flat(params), "thetas": [], "grads": [], "samples": samples}
-    generator = torch.Generator().manual_seed(100 + rank)
-    for _ in range(STEPS):
-        used = []
-        opt.zero_grad()
-        for sample in range(samples):
-            inputs = torch.randn(8, 4, generator=generator, dtype=torch.float64)
-            with opt.sampled_params(train=True):
-                used.append(([p.detach().clone() for p in params], inputs))
-                if variant == "ddp_no_sync" and sample + 1 < samples:
-                    with net.no_sync():  # type: ignore[operator]
-                        net(inputs).square().mean().backward()
-                else:
-                    net(inputs).square().mean().backward()
-        if variant == "averaged_by_hand":
-            for param in params:
-                dist.all_reduce(param.grad)
-                param.grad /= 2
-        try:
-            opt.step()
-        except RuntimeError as error:
-            result["error"] = str(error)
-            break
-        for values, inputs in used:
-            result["thetas"].append(flat(values))
-            result["grads"].append(local_gradient(model, values, inputs))
-    result |= {"mean": flat(params), "hess": flat(opt.state[p]["hess"] for p in params)}
-    return result | {"momentum": flat(opt.state[p]["momentum"] for p in params)}
-
-
-VARIANTS = ["ddp", "ddp_two_samples", "ddp_no_sync", "averaged_by_hand", "shared", "not_averaged"]
-
-
-def worker(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    try:
-        torch.save({variant: run_variant(variant, rank) for variant in VARIANTS}, f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
-
-
-@pytest.fixture(scope="module")
-def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What two gloo processes with equal seeds saw, rank by rank."""
-    folder = tmp_path_factory.mktemp("ranks")
-    mp.start_processes(worker, args=(str(folder),), nprocs=2, start_method="spawn")
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]

@@ -1,0 +1,59 @@
+"""Presets are keyword arguments of IVON, and say what the paper says."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from varlearn import IVON, presets
+
+CALLS: list[Callable[[], presets.Preset]] = [
+    lambda: presets.auto(n=1_000, steps=1_200),
+    lambda: presets.auto(n=60_000, steps=10**6),
+    lambda: presets.auto(n=1, steps=1),
+    lambda: presets.resnet(n=50_000),
+    presets.imagenet,
+    lambda: presets.pretrain_gpt2("773M"),
+    lambda: presets.finetune(n=2_500),
+    lambda: presets.lora(n=2_500),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_preset_makes_an_optimizer_that_steps(call: Callable[[], presets.Preset]) -> None:
+    weight = nn.Parameter(torch.ones(3))
+    opt = IVON([weight], **call())
+    with opt.sampled_params(train=True):
+        (weight**2).sum().backward()
+    opt.step()
+    assert bool(weight.isfinite().all())
+    assert not torch.equal(weight, torch.ones(3))
+
+
+def test_the_papers_numbers() -> None:
+    cifar = {"lr": 0.2, "ess": 50_000.0, "hess_init": 0.5, "betas": (0.9, 1 - 1e-5), "weight_decay": 2e-4}
+    assert presets.resnet(50_000) == cifar
+    assert presets.imagenet()["ess"] == 1_281_167.0
+    assert [presets.pretrain_gpt2(size)["lr"] for size in ("125M", "355M", "773M")] == [0.3, 0.2, 0.15]
+    assert not presets.pretrain_gpt2()["rescale_lr"]  # clipping replaces rescaling
+
+
+def test_auto_lets_h_move_in_short_runs_and_meets_the_paper_in_long_ones() -> None:
+    assert presets.auto(n=1_000, steps=1_000)["betas"][1] == pytest.approx(0.999)
+    assert presets.auto(n=1_000, steps=10**7)["betas"][1] == 1 - 1e-5
+    assert presets.auto(n=10, steps=10)["weight_decay"] == 1e-3
+    assert presets.auto(n=10**6, steps=10)["weight_decay"] == 2e-4
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "many"])
+def test_bad_numbers_are_refused(bad: object) -> None:
+    with pytest.raises(ValueError, match="n=.* must be a positive integer; use the number of training examples"):
+        presets.auto(n=bad, steps=10)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="steps=.* must be a positive integer; use epochs"):
+        presets.auto(n=10, steps=bad)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_unknown_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="size='1B' must be one of"):
+        presets.pretrain_gpt2("1B")  # pyright: ignore[reportArgumentType]
