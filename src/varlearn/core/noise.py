@@ -44,7 +44,9 @@ def derive_key(seed: int, draw: int, replica: int = 0, index: int = 0, stream: i
 
     >>> derive_key(0, 1) == derive_key(0, 1)
     True
-    >>> len({derive_key(0, 1), derive_key(1, 0), derive_key(0, 0, 1), derive_key(0, 0, 0, 1), derive_key(0, 0, 0, 0, 1)})
+    >>> len(
+    ...     {derive_key(0, 1), derive_key(1, 0), derive_key(0, 0, 1), derive_key(0, 0, 0, 1), derive_key(0, 0, 0, 0, 1)}
+    ... )
     5
     """
     key = 0
@@ -79,7 +81,9 @@ def normal_(out: Tensor, key: int, offset: int = 0) -> Tensor:
     True
     """
     if not out.is_contiguous():
-        raise ValueError(f"normal_ fills contiguous tensors, got strides {tuple(out.stride())}; fill a contiguous one and copy")
+        raise ValueError(
+            f"normal_ fills contiguous tensors, got strides {tuple(out.stride())}; fill a contiguous one and copy"
+        )
     flat = out.view(-1)
     if out.device.type != "cpu":
         _fill(flat, key, offset)

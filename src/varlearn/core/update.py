@@ -96,21 +96,19 @@ def update_hess(hess: Tensor, estimate: Tensor, beta2: float, weight_decay: floa
     """Line 5: h <- beta2 h + (1 - beta2) hhat + (1/2) (1 - beta2)^2 (h - hhat)^2 / (h + delta).
 
     With x = (1 - beta2)(hhat - h)/(h + delta) this is h + delta <- (h + delta)(1 + x + x^2/2), and 1 + x + x^2/2 >= 1/2
-    for every x: the precision at most halves in a step, whatever the estimate.
+    for every x: the precision at most halves in a step, whatever the estimate. Saturate the estimate first.
 
     >>> update_hess(torch.tensor([1.0]), torch.tensor([-1.0]), beta2=0.5, weight_decay=0.0)
     tensor([0.5000])
     """
     step = (estimate - hess).mul_(1.0 - beta2)
     relative = step / precision(hess, weight_decay)
-    # The product is +inf at worst and the other terms are finite, so the sum is never NaN.
-    updated = (hess + step).addcmul_(step, relative, value=0.5)
+    # The product is +inf at worst and the other terms are finite, so the sum is never NaN. The small terms go first.
+    updated = torch.addcmul(step, step, relative, value=0.5).add_(hess)
     return updated.clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
 
 
-def update_mean(
-    mean: Tensor, momentum: Tensor, hess: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0
-) -> Tensor:
+def update_mean(mean: Tensor, momentum: Tensor, hess: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0) -> Tensor:
     """Lines 6 and 7: gbar = g / (1 - beta1^t); m <- m - alpha clip((gbar + delta (m - m0)) / (h + delta), xi).
 
     >>> hyper = Hyper(lr=0.5, ess=1.0, weight_decay=1.0, beta1=0.0, beta2=0.9, clip_radius=math.inf, debias=1.0)
@@ -124,9 +122,7 @@ def update_mean(
     return saturate_(direction.mul_(-hyper.lr).add_(mean), max(1.0, hyper.weight_decay))
 
 
-def step(
-    q: Gaussian, grad: Tensor, estimate: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0
-) -> Gaussian:
+def step(q: Gaussian, grad: Tensor, estimate: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0) -> Gaussian:
     """Lines 4 to 7: the Gaussian after one step.
 
     Args:

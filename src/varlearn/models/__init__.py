@@ -3,7 +3,7 @@
 Image models take images (B, C, H, W) of any memory format, hold their weights in channels_last and return logits; text
 models take tokens (B, T). None keeps a buffer or draws a random number when called, so the weights are all there is to
 a model's function. All build on the meta device (`with torch.device("meta")`). To compile a deep one, compile its
-blocks, of which few differ: `for block in model.blocks: block.compile()`.
+blocks, of which few differ: `for block in model.blocks: block.compile(dynamic=False)`.
 """
 
 from varlearn.models.alexnet import alexnet
@@ -15,7 +15,7 @@ from varlearn.models.lenet import lenet
 from varlearn.models.mlp import mlp
 from varlearn.models.preresnet110 import preresnet110
 from varlearn.models.resnet18 import resnet18
-from varlearn.models.resnet20 import resnet20
+from varlearn.models.resnet20 import resnet20, resnet20_swish
 from varlearn.models.resnet50 import resnet50
 
 __all__ = [
@@ -34,5 +34,6 @@ __all__ = [
     "preresnet110",
     "resnet18",
     "resnet20",
+    "resnet20_swish",
     "resnet50",
 ]

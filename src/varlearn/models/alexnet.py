@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
+
+from varlearn.models.layout import channels_last
 
 
 def _conv2(inputs: int, outputs: int) -> nn.Sequential:
@@ -17,13 +18,14 @@ def alexnet(classes: int = 10) -> nn.Sequential:
     Args:
         classes: number of logits.
 
+    >>> import torch
     >>> model = alexnet()
     >>> sum(p.numel() for p in model.parameters())
     1488202
     >>> model(torch.zeros(2, 3, 32, 32)).shape
     torch.Size([2, 10])
     """
-    model = nn.Sequential(
+    layers = nn.Sequential(
         nn.Conv2d(3, 64, 3, padding=1),
         nn.ReLU(),
         nn.MaxPool2d(kernel_size=2),  # (B, 64, 16, 16)
@@ -40,4 +42,4 @@ def alexnet(classes: int = 10) -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(256, classes),
     )
-    return model.to(memory_format=torch.channels_last)
+    return channels_last(layers)

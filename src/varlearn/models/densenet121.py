@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from varlearn.models.frn import FilterResponseNorm
+from varlearn.models.layout import channels_last
 
 BLOCKS = (6, 12, 24, 16)  # layers, of two convolutions each: 1 + 2 * 58 + 3 transitions + 1 = 121 layers
 GROWTH = 12  # channels that a layer adds
@@ -73,4 +74,4 @@ def densenet121(classes: int = 10) -> DenseNet121:
     >>> model(torch.zeros(1, 3, 16, 16)).shape
     torch.Size([1, 10])
     """
-    return DenseNet121(classes).to(memory_format=torch.channels_last)
+    return channels_last(DenseNet121(classes))

@@ -28,7 +28,8 @@ def gru(classes: int = 4, vocab: int = 10_000, embedding: int = 128, hidden: int
     """Build the two-layer GRU classifier, about 2M parameters.
 
     The paper gives the layers and the total; this split of the total is ours. Padding never reaches the logits: the
-    layers run forwards, and the state read is the one after the last token that is not 0.
+    layers run forwards, and the state read is the one after the last token that is not 0. The recurrence is `nn.GRU`,
+    which `torch.compile` leaves uncompiled and vmap refuses.
 
     Args:
         classes: number of logits.

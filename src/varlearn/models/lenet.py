@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
+
+from varlearn.models.layout import channels_last
 
 
 def lenet(classes: int = 7, channels: int = 3) -> nn.Sequential:
@@ -15,13 +16,14 @@ def lenet(classes: int = 7, channels: int = 3) -> nn.Sequential:
 
     With one channel and ten classes it has the 61,706 parameters of LeNet-5:
 
+    >>> import torch
     >>> model = lenet(classes=10, channels=1)
     >>> sum(p.numel() for p in model.parameters())
     61706
     >>> model(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
-    model = nn.Sequential(
+    layers = nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2),
         nn.ReLU(),
         nn.AvgPool2d(kernel_size=2),  # (B, 6, 14, 14)
@@ -35,4 +37,4 @@ def lenet(classes: int = 7, channels: int = 3) -> nn.Sequential:
         nn.ReLU(),
         nn.Linear(84, classes),
     )
-    return model.to(memory_format=torch.channels_last)
+    return channels_last(layers)

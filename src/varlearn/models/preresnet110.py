@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from varlearn.models.frn import FilterResponseNorm
+from varlearn.models.layout import channels_last
 
 WIDTHS = (24, 48, 96)
 BLOCKS = 18  # in each of the three stages: 1 + 2 * 18 * 3 + 1 = 110 layers
@@ -58,8 +58,9 @@ def preresnet110(classes: int = 10) -> PreResNet110:
     Args:
         classes: number of logits.
 
+    >>> import torch
     >>> model = preresnet110(classes=100)
     >>> model(torch.zeros(1, 3, 8, 8)).shape
     torch.Size([1, 100])
     """
-    return PreResNet110(classes).to(memory_format=torch.channels_last)
+    return channels_last(PreResNet110(classes))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from varlearn.models.frn import FilterResponseNorm
+from varlearn.models.layout import channels_last
 
 WIDTHS = (64, 128, 256, 512)
 BLOCKS = 2  # in each of the four stages: 1 + 2 * 2 * 4 + 1 = 18 layers
@@ -60,8 +60,9 @@ def resnet18(classes: int = 10) -> ResNet18:
     Args:
         classes: number of logits.
 
+    >>> import torch
     >>> model = resnet18(classes=200)
     >>> model(torch.zeros(1, 3, 16, 16)).shape
     torch.Size([1, 200])
     """
-    return ResNet18(classes).to(memory_format=torch.channels_last)
+    return channels_last(ResNet18(classes))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from varlearn.models.frn import FilterResponseNorm
+from varlearn.models.layout import channels_last
 
 WIDTHS = (64, 128, 256, 512)  # inside the bottleneck; four times as many leave it
 BLOCKS = (3, 4, 6, 3)  # of three convolutions each: 1 + 3 * 16 + 1 = 50 layers
@@ -61,8 +61,9 @@ def resnet50(classes: int = 1000) -> ResNet50:
     Args:
         classes: number of logits.
 
+    >>> import torch
     >>> model = resnet50(classes=10)
     >>> model(torch.zeros(1, 3, 64, 64)).shape
     torch.Size([1, 10])
     """
-    return ResNet50(classes).to(memory_format=torch.channels_last)
+    return channels_last(ResNet50(classes))

@@ -87,10 +87,11 @@ class DistributedWindow(Window):
     def __init__(self) -> None:
         super().__init__()
         self._products: LocalProducts | None = None
+        self._captured_total = torch.zeros((), dtype=torch.float64)
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Turn the mean gradient back into a sum, to which backward adds."""
-        before = {param: param.grad for param in params}
+        before: dict[Tensor, Tensor | None] = {param: None for param in params}
         for param, grad in self.grads.items():
             # A view may be a slice of DDP's bucket, which the next backward overwrites.
             own = grad.clone() if grad._is_view() else grad
@@ -119,7 +120,8 @@ class DistributedWindow(Window):
             for param, grad in self.grads.items():
                 param.grad = grad.div_(len(self.samples))
         self.cleared = False
-        self._remember_norms()
+        self._capture()
+        self._captured_total = self._total()
 
     def _add_gradients(self, sample: Sample, products: LocalProducts) -> None:
         for param in sample.entries:
@@ -145,14 +147,27 @@ class DistributedWindow(Window):
         flat.div_(world_size() * len(self.samples))
         self.estimates = {param: view for param, view in self._products.views.items() if param in self.grads}
 
+    def _total(self) -> Tensor:
+        """A fingerprint of the gradients as they are now."""
+        total = torch.zeros((), dtype=torch.float64)
+        for param in self.grads:
+            grad = self.gradient(param)
+            if grad is not None:
+                total += grad.sum(dtype=torch.float64).to(total.device)
+        return total
+
     def _refuse_unequal_gradients(self) -> None:
-        """Ranks must agree on the averaged gradient, or their means drift apart."""
-        total = sum(
-            (grad.sum(dtype=torch.float64) for grad in self.grads.values()), torch.zeros((), dtype=torch.float64)
-        )
-        totals = [torch.zeros_like(total) for _ in range(world_size())]
-        dist.all_gather(totals, total)
-        values = [float(value) for value in totals]
+        """Ranks must agree on the averaged gradient, or their means drift apart.
+
+        Where they did not agree when the last block closed, the user has averaged since, and what happened to `p.grad`
+        is no factor for hhat to follow.
+        """
+        mine = torch.stack([self._total(), self._captured_total])
+        ranks = [torch.zeros_like(mine) for _ in range(world_size())]
+        dist.all_gather(ranks, mine)
+        values, captured = ([float(rank[i]) for rank in ranks] for i in range(2))
+        if any(value != captured[0] for value in captured):
+            self._captured = {}
         if any(value != values[0] for value in values if value == value):
             raise RuntimeError(
                 f"the gradients differ between ranks (sums {values}); wrap the model in DistributedDataParallel, "

@@ -167,7 +167,7 @@ class IVON(VariationalOptimizer):
         if overflow is not None and float(overflow) > 0.0:
             self._skipped += 1  # GradScaler lowers its scale and goes on
             return
-        if not paths.all_finite([grad for _, _, grad in work] + list(window.estimates.values())):
+        if not paths.all_finite(self.param_groups, [grad for _, _, grad in work] + list(window.estimates.values())):
             self._on_nonfinite(window, work)
             return
         unscale = 1.0 if scale is None else 1.0 / float(scale)
@@ -187,8 +187,9 @@ class IVON(VariationalOptimizer):
         factor = -unscale if group["maximize"] else unscale
         estimate = window.estimates.get(param)
         if estimate is not None and param not in window.given:
-            ratio = factor * window.gradient_ratio(param, grad)
-            estimate.mul_(ratio if group["hess_approx"] == "reparam" else ratio * ratio)
+            change = window.change(param, grad)
+            for scale in (factor,) if change is None else (factor, change):
+                estimate.mul_(scale if group["hess_approx"] == "reparam" else scale * scale)
         return Step(
             param=param,
             mean=param if mean is None else mean,
@@ -219,7 +220,7 @@ class IVON(VariationalOptimizer):
         bad = [
             tuple(param.shape)
             for _, param, grad in work
-            if not paths.all_finite([grad, window.estimates.get(param, grad)])
+            if not paths.all_finite(self.param_groups, [grad, window.estimates.get(param, grad)])
         ]
         self._skipped += 1
         if any(group["nonfinite"] == "raise" for group in self.param_groups):

@@ -7,93 +7,13 @@
  * the first-level cache, because a long loop body runs out of the processor's scheduling window and waits for its own
  * latencies: one loop for everything took 1.3 times as long. */
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-#ifdef __AVX__
-#include <immintrin.h>
-#endif
+#include "native_noise.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define INLINE static inline __attribute__((always_inline))
-#define ALIGNED __attribute__((aligned(64)))
 
-enum { BLOCK = 128, PAIRS = BLOCK / 2, HALF = PAIRS / 2 };   /* elements, pairs of them, half of the pairs */
-enum { CHUNK = 32 * BLOCK };          /* what a thread takes at a time */
+enum { CHUNK = 32 * BLOCK };          /* what a thread takes at least */
 enum { PARALLEL_FROM = 4 * CHUNK };   /* elements below which waking the other threads costs more than it saves */
 enum { STREAM_FROM = 1 << 22 };       /* elements above which a copy does not stay in the cache anyway */
-
-/* ---- noise: SplitMix64 of a counter, then Box and Muller ---- */
-
-#define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
-#define LOW UINT64_C(0xFFFFFFFF)
-
-typedef union {
-    uint64_t word[HALF];
-    uint32_t bits[PAIRS];
-    float real[PAIRS];
-} Lanes;
-
-typedef union {
-    uint64_t pair[PAIRS];
-    float real[BLOCK];
-} Normals;
-
-INLINE float as_float(uint32_t bits) { float real; memcpy(&real, &bits, sizeof real); return real; }
-INLINE uint32_t as_bits(float real) { uint32_t bits; memcpy(&bits, &real, sizeof bits); return bits; }
-
-INLINE uint64_t mix(uint64_t word)
-{
-    word = (word ^ (word >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    word = (word ^ (word >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return word ^ (word >> 31);
-}
-
-INLINE uint64_t counter_at(uint64_t key, int64_t element) { return key + ((uint64_t)element / 2 + 1) * GOLDEN; }
-
-/* The 64 bits of the pairs i and HALF + i. Their halves go to neighbouring lanes, which needs no shuffles: lane 2i of
- * `angle` and `radius` belongs to pair i, lane 2i + 1 to pair HALF + i. */
-INLINE void hash(Lanes *angle, Lanes *radius, int i, uint64_t counter)
-{
-    uint64_t first = mix(counter), second = mix(counter + HALF * GOLDEN);
-    angle->word[i] = (first & LOW) | (second << 32);
-    radius->word[i] = (first >> 33) | (second >> 33 << 32);
-}
-
-/* Bits to numbers, in the place of the bits, and then in the order of the elements.
- *
- * -log u = -e log 2 - log m with u = 2^e m and 2/3 <= m < 4/3: f = m - 1, -log(1 + f) = -f + f^2 q(f), q of degree 6.
- * The angle is a half turn times x, -1 <= x < 1, plus a whole half turn where the sign is set: polynomials of degree 4
- * in x^2, with the sqrt(2) of sqrt(-2 log u) in their coefficients. Minimax fits; the errors are below 1.4e-7. */
-INLINE void box_muller(Normals *restrict noise, Lanes *restrict angle, Lanes *restrict radius)
-{
-    float energy[PAIRS] ALIGNED;
-    #pragma omp simd
-    for (int i = 0; i < PAIRS; i++) {
-        const uint32_t two_thirds = 0x3F2AAAABu;
-        uint32_t u = as_bits((float)(int32_t)radius->bits[i] + 0.5f) - (two_thirds + (31u << 23));
-        float e = (float)((int32_t)u >> 23);
-        float f = as_float((u & 0x007FFFFFu) + two_thirds) - 1.0f, f2 = f * f;
-        float even = 0.499995131f + f2 * (0.250277695f + f2 * (0.161351293f + f2 * 0.16614291f)), odd = -0.333378774f + f2 * (-0.197885357f + f2 * -0.171694041f);
-        energy[i] = (-f - e * 0.693147182f) + f2 * (even + f * odd);
-    }
-    #pragma omp simd
-    for (int i = 0; i < PAIRS; i++) {
-        uint32_t turn = angle->bits[i], twice = turn << 1;
-        float r = as_float(as_bits(sqrtf(energy[i])) | ((turn ^ twice) & 0x80000000u));
-        float x = (float)(int32_t)twice * 0x1p-31f, z = x * x;
-        float cosine = 1.4142135f + z * (-1.74471275f + z * (0.358716323f + z * (-0.0294306711f + z * 0.00121366454f)));
-        float sine = 2.22144142f + z * (-0.913530144f + z * (0.11269653f + z * (-0.00660752808f + z * 0.000213292479f)));
-        angle->real[i] = r * cosine;
-        radius->real[i] = r * x * sine;
-    }
-    #pragma omp simd
-    for (int i = 0; i < HALF; i++) {
-        uint64_t cosines = angle->word[i], sines = radius->word[i];
-        noise->pair[i] = (cosines & LOW) | (sines << 32);
-        noise->pair[HALF + i] = (cosines >> 32) | (sines & ~LOW);
-    }
-}
 
 /* ---- line 2: a sample ---- */
 
@@ -117,17 +37,16 @@ typedef struct {
     const Scale *scale;
 } Draw;
 
-/* The divider works on sigma while the other units hash. */
-INLINE void draw_block(float *param, const float *mean, const float *hess, uint64_t counter, Scale s)
+/* The divider works on sigma while the other units hash: apart, a sample takes 1.2 times as long. */
+INLINE void draw_block(float *param, const float *mean, const float *hess, Counter counter, Scale s)
 {
     Lanes angle ALIGNED, radius ALIGNED;
     Normals noise ALIGNED;
     float std[BLOCK] ALIGNED;
-    #pragma omp simd linear(counter : GOLDEN)
-    for (int i = 0; i < HALF; i++) {
-        hash(&angle, &radius, i, counter);
-        counter += GOLDEN;
-        for (int j = i, k = 0; k < 4; j += HALF, k++)
+    for (int group = 0; group < GROUPS; group++) {
+        hash(&angle, &radius, group, &counter);
+        #pragma omp simd
+        for (int j = 2 * GROUP * group; j < 2 * GROUP * (group + 1); j++)
             std[j] = s.scale / sqrtf(at_least(hess[j] + s.decay, s.lowest));
     }
     box_muller(&noise, &angle, &radius);
@@ -179,11 +98,11 @@ enum { REPARAM, SQUARED_GRADIENT, GIVEN };
 typedef struct {
     int64_t approximation;
     float grad_factor;
-    float noise_scale;      /* of the draw: sqrt(lambda), delta, the smallest h + delta */
+    float noise_scale;      /* of the draw: sqrt(lambda) times the gradient's factor, delta, the smallest h + delta */
     float noise_decay;
     float noise_lowest;
     float beta1;
-    float grad_weight;      /* (1 - beta1) times the clip factor */
+    float grad_weight;      /* (1 - beta1) times the gradient's factors */
     float hess_weight;      /* 1 - beta2 */
     float decay;            /* delta, the smallest h + delta, the smallest h */
     float lowest;
@@ -211,39 +130,38 @@ typedef struct {
     const float *grad, *estimate, *prior_mean;
 } Block;
 
-/* hhat = ghat epsilon / sigma; on the way 1 / (h + delta), again while the other units hash. */
-INLINE void reparam(float *restrict estimate, float *restrict inverse, const Block *b, uint64_t counter, const Hyper *s)
+/* hhat = ghat epsilon / sigma; on the way 1 / (2 (h + delta)), again while the other units hash. */
+INLINE void reparam(float *restrict estimate, float *restrict half_inverse, const Block *b, Counter counter, const Hyper *s)
 {
     Lanes angle ALIGNED, radius ALIGNED;
     Normals noise ALIGNED;
     const float *hess = b->hess, *grad = b->grad;
-    #pragma omp simd linear(counter : GOLDEN)
-    for (int i = 0; i < HALF; i++) {
-        hash(&angle, &radius, i, counter);
-        counter += GOLDEN;
-        for (int j = i, k = 0; k < 4; j += HALF, k++) {
+    for (int group = 0; group < GROUPS; group++) {
+        hash(&angle, &radius, group, &counter);
+        #pragma omp simd
+        for (int j = 2 * GROUP * group; j < 2 * GROUP * (group + 1); j++) {
             estimate[j] = sqrtf(at_least(hess[j] + s->noise_decay, s->noise_lowest)) * s->noise_scale;
-            inverse[j] = 1.0f / at_least(hess[j] + s->decay, s->lowest);
+            half_inverse[j] = 0.5f / at_least(hess[j] + s->decay, s->lowest);
         }
     }
     box_muller(&noise, &angle, &radius);
     #pragma omp simd
     for (int i = 0; i < BLOCK; i++)
-        estimate[i] *= grad[i] * s->grad_factor * noise.real[i];
+        estimate[i] *= grad[i] * noise.real[i];
 }
 
-INLINE void step_block(const Block *b, uint64_t counter, const Hyper *s)
+INLINE void step_block(const Block *b, Counter counter, const Hyper *s)
 {
-    float estimate[BLOCK] ALIGNED, inverse[BLOCK] ALIGNED;
+    float estimate[BLOCK] ALIGNED, half_inverse[BLOCK] ALIGNED;
     float *restrict mean = b->mean, *restrict momentum = b->momentum, *restrict hess = b->hess;
     const float *restrict grad = b->grad, *restrict prior_mean = b->prior_mean;
     if (s->approximation == REPARAM) {
-        reparam(estimate, inverse, b, counter, s);
+        reparam(estimate, half_inverse, b, counter, s);
     } else {
         const float *given = s->approximation == GIVEN ? b->estimate : NULL;
         #pragma omp simd
         for (int i = 0; i < BLOCK; i++)
-            inverse[i] = 1.0f / at_least(hess[i] + s->decay, s->lowest);
+            half_inverse[i] = 0.5f / at_least(hess[i] + s->decay, s->lowest);
         for (int i = 0; i < BLOCK; i++)
             estimate[i] = given ? given[i] : grad[i] * s->grad_factor * (grad[i] * s->grad_factor);
     }
@@ -253,11 +171,11 @@ INLINE void step_block(const Block *b, uint64_t counter, const Hyper *s)
         /* h + d (1 + x/2) with d = (1 - beta2)(hhat - h) and x = d / (h + delta): +inf at worst, never NaN. */
         float h = hess[i];
         float d = (clamp(estimate[i], -c.largest, c.largest) - h) * c.hess_weight;
-        hess[i] = clamp(h + d * (1.0f + 0.5f * (d * inverse[i])), c.lowest_hess, c.largest);
+        hess[i] = clamp(h + d * (1.0f + d * half_inverse[i]), c.lowest_hess, c.largest);
     }
     #pragma omp simd
     for (int i = 0; i < BLOCK; i++) {
-        float m = mean[i], g = c.beta1 * momentum[i] + c.grad_weight * (grad[i] * c.grad_factor);
+        float m = mean[i], g = c.beta1 * momentum[i] + c.grad_weight * grad[i];
         float precision = at_least(hess[i] + c.decay, c.lowest);
         float direction = (g * c.debias + c.decay * (m - prior_mean[i])) / precision;
         momentum[i] = g;
@@ -293,6 +211,60 @@ static int step_span(const void *task, int64_t start, int64_t stop, int stream)
         memcpy(t.mean + start, mean, bytes);
         memcpy(t.momentum + start, momentum, bytes);
         memcpy(t.hess + start, hess, bytes);
+    }
+    return 1;
+}
+
+/* ---- several samples in a step: running means of ghat and hhat ---- */
+
+typedef struct {
+    int64_t size;
+    const float *grad;
+    float *grad_mean;       /* NULL where only hhat is wanted */
+    float *estimate_mean;
+    const float *hess;
+    uint64_t key;
+    const Hyper *hyper;     /* beta1 and grad_weight: the weights of the old mean and of the new value */
+} Fold;
+
+INLINE void fold_block(const float *grad, float *restrict grad_mean, float *restrict estimate_mean, const float *hess,
+                       Counter counter, const Hyper *s)
+{
+    float estimate[BLOCK] ALIGNED, unused[BLOCK] ALIGNED;
+    const Block b = {NULL, NULL, (float *)hess, grad, NULL, NULL};
+    if (s->approximation == REPARAM)
+        reparam(estimate, unused, &b, counter, s);
+    else
+        for (int i = 0; i < BLOCK; i++)
+            estimate[i] = grad[i] * grad[i];
+    const Hyper c = *s;
+    #pragma omp simd
+    for (int i = 0; i < BLOCK; i++) {
+        estimate_mean[i] = c.beta1 * estimate_mean[i] + c.grad_weight * clamp(estimate[i], -c.largest, c.largest);
+        grad_mean[i] = c.beta1 * grad_mean[i] + c.grad_weight * grad[i];
+    }
+}
+
+static int fold_span(const void *task, int64_t start, int64_t stop, int stream)
+{
+    const Fold t = *(const Fold *)task;
+    float nowhere[BLOCK] ALIGNED = {0};
+    (void)stream;
+    for (; start + BLOCK <= stop; start += BLOCK)
+        fold_block(t.grad + start, t.grad_mean ? t.grad_mean + start : nowhere, t.estimate_mean + start, t.hess + start,
+                   counter_at(t.key, start), t.hyper);
+    if (start < stop) {
+        float grad[BLOCK] = {0}, estimate_mean[BLOCK] = {0}, hess[BLOCK] = {0};
+        size_t bytes = (size_t)(stop - start) * sizeof(float);
+        memcpy(grad, t.grad + start, bytes);
+        memcpy(estimate_mean, t.estimate_mean + start, bytes);
+        memcpy(hess, t.hess + start, bytes);
+        if (t.grad_mean)
+            memcpy(nowhere, t.grad_mean + start, bytes);
+        fold_block(grad, nowhere, estimate_mean, hess, counter_at(t.key, start), t.hyper);
+        memcpy(t.estimate_mean + start, estimate_mean, bytes);
+        if (t.grad_mean)
+            memcpy(t.grad_mean + start, nowhere, bytes);
     }
     return 1;
 }
@@ -351,7 +323,7 @@ static int run(Span span, const char *tasks, int64_t count, size_t width, int th
     {
         const char *task = tasks;
         int64_t first = 0;
-        #pragma omp for schedule(monotonic : dynamic)
+        #pragma omp for schedule(monotonic : guided)
         for (int64_t chunk = 0; chunk < chunks; chunk++) {
             int64_t size = *(const int64_t *)task;
             while ((chunk - first) * CHUNK >= size) {
@@ -380,5 +352,6 @@ static int run(Span span, const char *tasks, int64_t count, size_t width, int th
 
 KERNEL(draw, Draw)
 KERNEL(step, Step)
+KERNEL(fold, Fold)
 KERNEL(copy, Copy)
 KERNEL(check, Check)

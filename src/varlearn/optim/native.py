@@ -22,7 +22,7 @@ from torch.torch_version import TorchVersion
 from varlearn.core import update
 from varlearn.core.noise import derive_key, normal_
 from varlearn.optim import loop, native_build
-from varlearn.optim.tasks import Draw, Noise, Step, is_dense
+from varlearn.optim.tasks import Draw, Fold, Noise, Step, is_dense
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _FLOAT32, _STRIDED = torch.float32, torch.strided
@@ -101,13 +101,14 @@ def _attempt() -> ctypes.CDLL | native_build.BuildError:
         kernels = native_build.load(Path(__file__).with_name("native.c"))
     except native_build.BuildError as error:
         return error
-    for kernel in (kernels.varlearn_draw, kernels.varlearn_step, kernels.varlearn_copy, kernels.varlearn_check):
+    for name in ("draw", "step", "fold", "copy", "check"):
+        kernel = getattr(kernels, f"varlearn_{name}")
         kernel.restype = None
         kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
     return kernels if _agrees(kernels) else native_build.BuildError("the compiled code is wrong on a small example")
 
 
-def supports(task: Draw | Step) -> bool:
+def supports(task: Draw | Step | Fold) -> bool:
     """Whether this path can carry out a task: plain float32 CPU tensors, dense, with equal strides.
 
     >>> from varlearn.optim.tasks import Draw, Noise
@@ -117,10 +118,16 @@ def supports(task: Draw | Step) -> bool:
     >>> supports(Draw(half, weight, torch.ones(3), Noise(0, 1.0, 0.0)))
     False
     """
-    param = task.param
+    param = task.hess if isinstance(task, Fold) else task.param
     if type(param) not in _PLAIN:
         return False
-    if isinstance(task, Draw):
+    if isinstance(task, Fold):
+        tensors = (task.hess, task.estimate_mean, task.grad)
+        if task.grad.layout is not _STRIDED or task.grad.is_neg():
+            return False
+        if task.grad_mean is not None:
+            tensors += (task.grad_mean,)
+    elif isinstance(task, Draw):
         tensors = (param, task.hess) if task.mean is param else (param, task.mean, task.hess)
     else:
         grad = task.grad
@@ -267,17 +274,71 @@ def _step(kernels: ctypes.CDLL, tasks: Sequence[Step]) -> None:
     _call(kernels.varlearn_step, words, 9)
 
 
+def fold(tasks: Sequence[Fold]) -> None:
+    """Average each parameter's gradient and hhat with those of the earlier samples.
+
+    >>> grad_mean, estimate_mean = torch.tensor([1.0]), torch.tensor([1.0])
+    >>> task = Fold(
+    ...     torch.tensor([3.0]),
+    ...     grad_mean,
+    ...     estimate_mean,
+    ...     torch.ones(1),
+    ...     "squared_gradient",
+    ...     Noise(7, 1.0, 1.0),
+    ...     count=1,
+    ... )
+    >>> fold([task])
+    >>> grad_mean, estimate_mean
+    (tensor([2.]), tensor([5.]))
+    """
+    words: list[int] = []
+    hypers: list[_Hyper] = []
+    address, last = 0, None
+    for task in tasks:
+        facts = (task.noise.ess, task.noise.weight_decay, task.approximation, task.count)
+        if facts != last:
+            hypers.append(_fold_hyper(task))
+            address, last = ctypes.addressof(hypers[-1]), facts
+        words += (
+            task.hess.numel(),
+            task.grad.data_ptr(),
+            0 if task.grad_mean is None else task.grad_mean.data_ptr(),
+            task.estimate_mean.data_ptr(),
+            task.hess.data_ptr(),
+            task.noise.key,
+            address,
+        )
+    _call(load().varlearn_fold, words, 7)
+    _changed([task.grad_mean for task in tasks if task.grad_mean is not None])
+
+
+def _fold_hyper(task: Fold) -> _Hyper:
+    noise = task.noise
+    lowest = update.lowest_precision(noise.weight_decay, _FLOAT32)
+    return _Hyper(
+        approximation=_APPROXIMATIONS[task.approximation],
+        noise_scale=math.sqrt(noise.ess),
+        noise_decay=noise.weight_decay,
+        noise_lowest=lowest,
+        decay=noise.weight_decay,
+        lowest=lowest,
+        beta1=task.count / (task.count + 1),
+        grad_weight=1.0 / (task.count + 1),
+        largest=update.largest(_FLOAT32),
+    )
+
+
 def _hyper(task: Step, approximation: str, prior_mean: float) -> _Hyper:
     """The scalars, computed in float64 and rounded once, as PyTorch does with Python numbers."""
     hyper, noise, largest = task.hyper, task.noise, update.largest(_FLOAT32)
     return _Hyper(
         approximation=_APPROXIMATIONS[approximation],
         grad_factor=task.grad_factor,
-        noise_scale=math.sqrt(noise.ess),
+        noise_scale=math.sqrt(noise.ess) * task.grad_factor,
         noise_decay=noise.weight_decay,
         noise_lowest=update.lowest_precision(noise.weight_decay, _FLOAT32),
         beta1=hyper.beta1,
-        grad_weight=(1.0 - hyper.beta1) * task.clip_factor,
+        grad_weight=(1.0 - hyper.beta1) * task.grad_factor * task.clip_factor,
         hess_weight=1.0 - hyper.beta2,
         decay=hyper.weight_decay,
         lowest=update.lowest_precision(hyper.weight_decay, _FLOAT32),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from varlearn.core import update
-from varlearn.core.noise import GOLDEN, normal_, normal_pairs, signed
+from varlearn.core.noise import GOLDEN, normal_pairs, signed
 from varlearn.optim import loop
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
@@ -23,6 +23,16 @@ _CPU_PIECE = 1 << 17
 _DEVICE_PIECE = 1 << 26
 
 Task = TypeVar("Task", Draw, Step, Fold)
+
+
+class Compute(NamedTuple):
+    """The arithmetic of one piece: as it stands below, or compiled."""
+
+    sample: Callable[..., Tensor] = lambda *args: sample_values(*args)
+    step: Callable[..., update.Gaussian] = lambda *args: step_values(*args)
+
+
+EAGER = Compute()
 
 
 class Segment(NamedTuple):
@@ -37,23 +47,36 @@ class Segment(NamedTuple):
         return tensor.as_strided((self.stop - self.start,), (1,), tensor.storage_offset() + self.start)
 
 
-def draw(tasks: Sequence[Draw]) -> None:
+def draw(tasks: Sequence[Draw], compute: Compute = EAGER) -> None:
     """Perturb each parameter (line 2)."""
     alike = _sort_out(tasks, loop.draw, lambda t: (t.noise[1:], t.sign, t.mean.dtype, t.param.dtype, t.param.device))
     for piece in alike:
         first = piece[0].task
         assert isinstance(first, Draw)
-        hess = _gather(piece, lambda t: t.hess)
-        std = update.std(hess, first.noise.ess, first.noise.weight_decay)
-        noise = _noise(piece, hess).mul_(first.sign)
-        theta = update.sample(_gather(piece, lambda t: t.mean), std, noise)
-        _scatter(piece, lambda t: t.param, _bounded(theta, first.param.dtype))
+        mean, hess = _gather(piece, lambda t: t.mean), _gather(piece, lambda t: t.hess)
+        theta = compute.sample(mean, hess, *_counters(piece, hess), first.noise[1:], first.sign, first.param.dtype)
+        _scatter(piece, lambda t: t.param, theta)
 
 
-def step(tasks: Sequence[Step]) -> None:
+def step(tasks: Sequence[Step], compute: Compute = EAGER) -> None:
     """Update each parameter (lines 3 to 7)."""
     for piece in _sort_out([_same_strides(task) for task in tasks], loop.step, _step_kind):
-        _step_piece(piece)
+        first = piece[0].task
+        assert isinstance(first, Step)
+        q = update.Gaussian(
+            *(_gather(piece, lambda t, name=name: getattr(t, name)) for name in update.Gaussian._fields)
+        )
+        estimate = None if first.estimate is None else _gather(piece, lambda t: t.estimate)
+        prior_mean = first.prior_mean
+        if isinstance(prior_mean, Tensor):
+            prior_mean = _gather(piece, lambda t: t.prior_mean)
+        scalars = (first.approximation, first.noise[1:], first.grad_factor, first.clip_factor, first.hyper)
+        grad = _gather(piece, lambda t: t.grad)
+        after = compute.step(q, grad, estimate, *_counters(piece, q.hess), prior_mean, *scalars, first.param.dtype)
+        for name, value in zip(q._fields, after, strict=True):
+            _scatter(piece, lambda t, name=name: getattr(t, name), value)
+        if first.param is not first.mean:
+            _scatter(piece, lambda t: t.param, after.mean)
 
 
 def fold(tasks: Sequence[Fold]) -> None:
@@ -61,9 +84,8 @@ def fold(tasks: Sequence[Fold]) -> None:
     for piece in _sort_out(tasks, loop.fold, _fold_kind):
         first = piece[0].task
         assert isinstance(first, Fold)
-        hess = _gather(piece, lambda t: t.hess)
-        grad = _gather(piece, lambda t: t.grad)
-        hhat = _estimate(piece, grad.to(hess.dtype), hess)
+        hess, grad = _gather(piece, lambda t: t.hess), _gather(piece, lambda t: t.grad)
+        hhat = _estimate(first.approximation, grad.to(hess.dtype), hess, *_counters(piece, hess), first.noise[1:])
         means = [("estimate_mean", hhat)] + ([] if first.grad_mean is None else [("grad_mean", grad)])
         for name, value in means:
             mean = _gather(piece, lambda t, name=name: getattr(t, name)).clone()
@@ -71,33 +93,50 @@ def fold(tasks: Sequence[Fold]) -> None:
             _scatter(piece, lambda t, name=name: getattr(t, name), mean)
 
 
-def _estimate(piece: list[Segment], grad: Tensor, hess: Tensor) -> Tensor:
-    first = piece[0].task
-    if first.approximation == "squared_gradient":
-        return update.hess_squared_gradient(grad)
-    std = update.std(hess, first.noise.ess, first.noise.weight_decay)
-    return update.hess_reparam(grad, _noise(piece, hess), std)
+def sample_values(
+    mean: Tensor,
+    hess: Tensor,
+    counter: Tensor,
+    position: Tensor | None,
+    scale: tuple[float, float],
+    sign: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    """theta of a piece, in the mean's dtype, within the range of the parameter's `dtype`. Scale is (lambda, delta)."""
+    noise = _normals(counter, position, hess) * sign
+    return _bounded(update.sample(mean, update.std(hess, *scale), noise), dtype)
 
 
-def _step_piece(piece: list[Segment]) -> None:
-    first = piece[0].task
-    assert isinstance(first, Step)
-    q = update.Gaussian(*(_gather(piece, lambda t, name=name: getattr(t, name)) for name in update.Gaussian._fields))
-    grad = _gather(piece, lambda t: t.grad).to(q.hess.dtype) * first.grad_factor
-    if first.estimate is not None:
-        hhat = update.saturate_(_gather(piece, lambda t: t.estimate).to(q.hess.dtype, copy=True))
+def step_values(
+    q: update.Gaussian,
+    grad: Tensor,
+    estimate: Tensor | None,
+    counter: Tensor,
+    position: Tensor | None,
+    prior_mean: Tensor | float,
+    approximation: str,
+    scale: tuple[float, float],
+    grad_factor: float,
+    clip_factor: float,
+    hyper: update.Hyper,
+    dtype: torch.dtype,
+) -> update.Gaussian:
+    """The Gaussian of a piece after one step."""
+    grad = grad.to(q.hess.dtype) * grad_factor
+    if estimate is not None:
+        hhat = update.saturate_(estimate.to(q.hess.dtype, copy=True))
     else:
-        hhat = _estimate(piece, grad, q.hess)
-    prior_mean = first.prior_mean
-    if isinstance(prior_mean, Tensor):
-        prior_mean = _gather(piece, lambda t: t.prior_mean)
-    after = update.step(q, grad.mul_(first.clip_factor), hhat, first.hyper, prior_mean)
-    for name, value in zip(q._fields, after, strict=True):
-        _scatter(piece, lambda t, name=name: getattr(t, name), value)
-    if first.param is not first.mean:
-        mean = _bounded(after.mean, first.param.dtype)
-        _scatter(piece, lambda t: t.mean, mean)
-        _scatter(piece, lambda t: t.param, mean)
+        hhat = _estimate(approximation, grad, q.hess, counter, position, scale)
+    after = update.step(q, grad * clip_factor, hhat, hyper, prior_mean)
+    return after._replace(mean=_bounded(after.mean, dtype))
+
+
+def _estimate(
+    approximation: str, grad: Tensor, hess: Tensor, counter: Tensor, position: Tensor | None, scale: tuple[float, float]
+) -> Tensor:
+    if approximation == "squared_gradient":
+        return update.hess_squared_gradient(grad)
+    return update.hess_reparam(grad, _normals(counter, position, hess), update.std(hess, *scale))
 
 
 def _bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -176,15 +215,21 @@ def _scatter(piece: list[Segment], tensor: Callable[..., Tensor], values: Tensor
     torch._foreach_copy_(parts, list(values.split([part.numel() for part in parts])))
 
 
-def _noise(piece: list[Segment], like: Tensor) -> Tensor:
+def _counters(piece: list[Segment], like: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The counters of a piece's pairs of normals, and where its elements are among the pairs, if not in order."""
     if len(piece) == 1:
         segment = piece[0]
-        return normal_(torch.empty_like(like), segment.task.noise.key, segment.start)
+        pairs = torch.arange(segment.start // 2 + 1, (segment.stop + 1) // 2 + 1, device=like.device)
+        return pairs.mul_(signed(GOLDEN)).add_(signed(segment.task.noise.key)), None
     sizes = tuple(segment.stop - segment.start for segment in piece)
     counter, owner, position = _layout(sizes, like.device)
     keys = torch.tensor([signed(segment.task.noise.key) for segment in piece], device=like.device)
-    normals = torch.stack(normal_pairs(counter + keys[owner], like.dtype), -1).view(-1)
-    return normals if position is None else normals[position]
+    return counter + keys[owner], position
+
+
+def _normals(counter: Tensor, position: Tensor | None, like: Tensor) -> Tensor:
+    normals = torch.stack(normal_pairs(counter, like.dtype), -1).view(-1)
+    return normals[: like.numel()] if position is None else normals[position]
 
 
 @lru_cache(maxsize=64)

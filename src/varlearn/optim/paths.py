@@ -1,7 +1,8 @@
 """Which path carries out which task, chosen as PyTorch's own optimizers choose.
 
 `foreach=False` is the plain loop, `foreach=True` the packed path. Left to itself, or with `fused=True`, a float32
-parameter on a CPU takes the native path where there is a C compiler, and everything else the packed one.
+parameter on a CPU takes the native path where there is a C compiler. With `fused=True` a parameter on an accelerator
+takes the path that inductor compiles. Everything else takes the packed one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from varlearn.optim import loop, native, packed
+from varlearn.optim import compiled, loop, native, packed
 from varlearn.optim.tasks import Draw, Fold, Step
 
 Group = dict[str, Any]
@@ -22,17 +23,17 @@ Task = TypeVar("Task", Draw, Step, Fold)
 
 def draw(tasks: Sequence[tuple[Group, Draw]]) -> None:
     """Perturb parameters, each by the path its group asks for."""
-    _carry_out(tasks, loop.draw, packed.draw, native.draw)
+    _carry_out(tasks, loop.draw, packed.draw, native.draw, compiled.draw)
 
 
 def step(tasks: Sequence[tuple[Group, Step]]) -> None:
     """Update parameters, each by the path its group asks for."""
-    _carry_out(tasks, loop.step, packed.step, native.step)
+    _carry_out(tasks, loop.step, packed.step, native.step, compiled.step)
 
 
 def fold(tasks: Sequence[tuple[Group, Fold]]) -> None:
     """Average one more sample with the earlier ones, each parameter by the path its group asks for."""
-    _carry_out(tasks, loop.fold, packed.fold, packed.fold)
+    _carry_out(tasks, loop.fold, packed.fold, native.fold, packed.fold)
 
 
 def keep_and_draw(tasks: Sequence[Draw], copies: Sequence[Tensor], done: ctypes.c_int) -> None:
@@ -49,16 +50,21 @@ def restore(params: Sequence[Tensor], copies: Sequence[Tensor]) -> None:
 
 def is_native(group: Group, task: Draw | Step | Fold) -> bool:
     """Whether a task takes the native path; compiles it at the first one that could."""
-    wanted = group["fused"] or (group["fused"] is None and group["foreach"] is None)
-    return bool(wanted) and native.supports(task) and native.load_or_warn()
+    return _wants_native(group) and native.supports(task) and native.load_or_warn()
 
 
-def all_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether no number in `tensors` is NaN or infinite."""
+def all_finite(groups: Sequence[Group], tensors: Sequence[Tensor]) -> bool:
+    """Whether no number in `tensors` is NaN or infinite; by the native path where one of `groups` takes it."""
+    by_c: list[Tensor] = []
     by_device: dict[torch.device, list[Tensor]] = {}
+    fused = any(_wants_native(group) for group in groups) and native.load_or_warn()
     for tensor in tensors:
-        if tensor.numel():
+        if fused and tensor.dtype == torch.float32 and tensor.is_cpu and tensor.is_contiguous():
+            by_c.append(tensor)
+        elif tensor.numel():
             by_device.setdefault(tensor.device, []).append(tensor)
+    if by_c and not native.all_finite(by_c):
+        return False
     for alike in by_device.values():
         largest = torch._foreach_norm(alike, float("inf"))
         if not bool(torch.stack([value.double() for value in largest]).isfinite().all()):
@@ -66,20 +72,25 @@ def all_finite(tensors: Sequence[Tensor]) -> bool:
     return True
 
 
+def _wants_native(group: Group) -> bool:
+    return bool(group["fused"] or (group["fused"] is None and group["foreach"] is None))
+
+
 def _carry_out(
     tasks: Sequence[tuple[Group, Task]],
     plain: Callable[[Sequence[Task]], None],
     joined: Callable[[Sequence[Task]], None],
-    fused: Callable[[Sequence[Task]], None],
+    by_c: Callable[[Sequence[Task]], None],
+    by_inductor: Callable[[Sequence[Task]], None],
 ) -> None:
-    by_path: dict[Callable[[Sequence[Task]], None], list[Task]] = {plain: [], joined: [], fused: []}
+    by_path: dict[Callable[[Sequence[Task]], None], list[Task]] = {}
     for group, task in tasks:
         if group["foreach"] is False and not group["fused"]:
-            by_path[plain].append(task)
-        elif fused is not joined and is_native(group, task):
-            by_path[fused].append(task)
+            path = plain
+        elif is_native(group, task):
+            path = by_c
         else:
-            by_path[joined].append(task)
+            path = by_inductor if group["fused"] and not task.hess.is_cpu else joined
+        by_path.setdefault(path, []).append(task)
     for path, its_tasks in by_path.items():
-        if its_tasks:
-            path(its_tasks)
+        path(its_tasks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -35,7 +34,7 @@ class Window:
         self.estimates: dict[Tensor, Tensor] = {}
         self.given: set[Tensor] = set()
         self.cleared = False
-        self._norms: dict[Tensor, Tensor] = {}
+        self._captured: dict[Tensor, Tensor] = {}
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Before a further sample: take the mean gradient out of `p.grad`, so that backward writes the new one alone.
@@ -43,17 +42,17 @@ class Window:
         Returns:
             What was there, for `put_back` if the block fails.
         """
+        if not self.samples:
+            return {param: None for param in params if param.grad is None}
         before = {param: param.grad for param in params}
-        if self.samples:
-            for param in before:
-                param.grad = None
+        for param in before:
+            param.grad = None
         return before
 
     def put_back(self, before: Mapping[Tensor, Tensor | None]) -> None:
         """After a block that failed: forget its gradients."""
         for param, grad in before.items():
-            if self.samples or grad is None:
-                param.grad = grad
+            param.grad = grad
 
     def add(self, sample: Sample, given: Mapping[Tensor, Tensor]) -> None:
         """Close a sample: average what backward left in `p.grad` with the earlier samples' gradients.
@@ -89,10 +88,11 @@ class Window:
         paths.fold(
             [_fold(sample.entries[param], new[param], self.grads[param], self.estimates[param], count) for param in own]
         )
-        self._remember_norms()
+        self._capture()
 
-    def _remember_norms(self) -> None:
-        self._norms = {param: _norm(grad) for param, grad in self.grads.items()}
+    def _capture(self) -> None:
+        """Keep the mean gradient as backward left it, to see later what the user did to `p.grad`."""
+        self._captured = {param: grad.clone() for param, grad in self.grads.items()}
 
     def _fold_first(self, first: Sample) -> None:
         own = [param for param in self.grads if param not in self.given]
@@ -117,15 +117,16 @@ class Window:
         """What perturbed a parameter; of the first sample that did."""
         return next(sample.entries[param].noise for sample in self.samples if param in sample.entries)
 
-    def gradient_ratio(self, param: Tensor, grad: Tensor) -> float:
-        """By which factor the user scaled the mean gradient after the last of several samples (unscaling, clipping).
+    def change(self, param: Tensor, grad: Tensor) -> Tensor | None:
+        """By which factors the user scaled the mean gradient since it was captured (unscaling, clipping); None for 1.
 
-        hhat of one sample is made from `p.grad` and follows it by itself; a mean of products has to be told.
+        hhat of one sample is made from `p.grad` at `step()` and follows it by itself; a mean of products must be told.
         """
-        if param not in self._norms:
-            return 1.0
-        before = float(self._norms[param])
-        return float(_norm(grad)) / before if 0.0 < before < math.inf else 1.0
+        captured = self._captured.pop(param, None)
+        if captured is None or torch.equal(captured, grad):
+            return None
+        dtype = torch.promote_types(grad.dtype, torch.float32)
+        return torch.where(captured == 0.0, 1.0, grad.to(dtype) / captured.to(dtype))
 
     def detach_from_grads(self) -> None:
         """Before `p.grad` is zeroed in place: keep the captured gradients."""
@@ -135,10 +136,6 @@ class Window:
 def _fold(entry: Entry, grad: Tensor, mean: Tensor | None, estimate: Tensor, count: int) -> tuple[dict[str, Any], Fold]:
     group = entry.group
     return group, Fold(grad, mean, estimate, entry.state["hess"], group["hess_approx"], entry.noise, count)
-
-
-def _norm(grad: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(grad, dtype=torch.float64)
 
 
 def dense_grad(param: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.divergence import kl
 from varlearn.posterior.gaussian import DiagGaussian
-from varlearn.posterior.io import describe, load, save
+from varlearn.posterior.io import load, save
 from varlearn.posterior.lowrank import LowRankGaussian
 from varlearn.posterior.pruning import prune, signal_to_noise
 from varlearn.posterior.sealed import CorruptFileError
@@ -20,7 +20,6 @@ __all__ = [
     "StdSummary",
     "check_fits",
     "components",
-    "describe",
     "kl",
     "load",
     "marginal_std",

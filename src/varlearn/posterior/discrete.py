@@ -11,11 +11,11 @@ from torch import Tensor
 
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.draw import uniform
-from varlearn.posterior.tensors import cast, check_means, check_names
+from varlearn.posterior.tensors import cast, check_means, check_names, size_of
 from varlearn.types import Params, Posterior, Seed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Point:
     """All mass on one setting of the weights: a model without uncertainty, e.g. IVON@mean or a member of an ensemble.
 
@@ -34,6 +34,9 @@ class Point:
 
     def __post_init__(self) -> None:
         check_means(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Point over {size_of(self.mean)}"
 
     @property
     def std(self) -> Params:
@@ -58,7 +61,7 @@ class Point:
         return Point(cast(self.mean, device, dtype), fixed, self.tied)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Mixture:
     """sum_k w_k q_k: Multi-IVON is a mixture of Gaussians, a deep ensemble a mixture of points.
 
@@ -90,6 +93,10 @@ class Mixture:
             check_names(f"component {number}", component.mean, flat[0][1].mean)
         object.__setattr__(self, "components", tuple(component for _, component in flat))
         object.__setattr__(self, "weights", tuple(weight for weight, _ in flat))
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(sorted({type(component).__name__ for component in self.components}))
+        return f"Mixture of {len(self.components)} ({kinds}) over {size_of(self.components[0].mean)}"
 
     @property
     def mean(self) -> Params:

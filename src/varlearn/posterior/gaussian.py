@@ -14,11 +14,11 @@ from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import normals, positions
 from varlearn.posterior.optimizers import read_optimizer
-from varlearn.posterior.tensors import cast, check_means, check_names
+from varlearn.posterior.tensors import cast, check_means, check_names, size_of
 from varlearn.types import Params, Seed
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class DiagGaussian:
     """q(theta) = N(m, diag(sigma^2)) with sigma = 1 / sqrt(lambda (h + delta)).
 
@@ -73,6 +73,10 @@ class DiagGaussian:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check_scale()
+
+    def __repr__(self) -> str:
+        ess = " and ".join(f"{value:g}" for value in sorted(set(self.ess.values())))
+        return f"DiagGaussian over {size_of(self.mean)}, ess {ess}"
 
     @classmethod
     def from_optimizer(

@@ -38,7 +38,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str], card: str | None = 
     Args:
         posterior: a `DiagGaussian`, `LowRankGaussian`, `Point` or `Mixture` of them.
         path: by custom "posterior.safetensors".
-        card: one line for people that says what it is; made from the posterior where None.
+        card: one line for people that says what it is; the posterior's repr where None.
 
     >>> import tempfile
     >>> q = DiagGaussian({"w": torch.ones(2)}, {"w": torch.ones(2)}, ess=100.0, weight_decay=0.01)
@@ -50,7 +50,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str], card: str | None = 
     """
     tensors, description = _describe(posterior)
     metadata = {
-        "card": describe(posterior) if card is None else card,
+        "card": repr(posterior) if card is None else card,
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "posterior": description,
@@ -84,27 +84,6 @@ def load(
         for _, component in components(posterior):
             check_fits(component, model)
     return posterior
-
-
-def describe(posterior: Posterior) -> str:
-    """One line for people: kind, number of weights and tensors, ess.
-
-    >>> describe(DiagGaussian({"w": torch.ones(3)}, {"w": torch.ones(3)}, ess=50_000.0))
-    'DiagGaussian over 3 weights in 1 tensors, ess 50000'
-    """
-    if isinstance(posterior, Mixture):
-        kinds = ", ".join(sorted({type(component).__name__ for component in posterior.components}))
-        return f"Mixture of {len(posterior.components)} ({kinds}) over {_size(posterior.components[0].mean)}"
-    line = f"{type(posterior).__name__} over {_size(posterior.mean)}"
-    if isinstance(posterior, DiagGaussian):
-        line += f", ess {' and '.join(f'{ess:g}' for ess in sorted(set(posterior.ess.values())))}"
-    if isinstance(posterior, LowRankGaussian):
-        line += f", rank {posterior.rank}"
-    return line
-
-
-def _size(mean: Params) -> str:
-    return f"{sum(value.numel() for value in mean.values()):,} weights in {len(mean)} tensors"
 
 
 def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str, Any]]:

@@ -12,11 +12,11 @@ from torch import Tensor
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import FACTORS, normals, positions
-from varlearn.posterior.tensors import cast, check_means, check_names
+from varlearn.posterior.tensors import cast, check_means, check_names, size_of
 from varlearn.types import Params, Seed
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LowRankGaussian:
     """q(theta) = N(m, diag(var) / 2 + D D^T / (2 (K - 1))) with D the K latest deviations from the mean.
 
@@ -44,13 +44,16 @@ class LowRankGaussian:
     def __post_init__(self) -> None:
         check_means(self.mean)
         check_names("var", self.var, self.mean)
-        check_names("deviations", {name: value[0] for name, value in self.deviations.items()}, self.mean)
-        ranks = {name: value.shape[0] for name, value in self.deviations.items()}
-        if min(ranks.values()) < 2 or len(set(ranks.values())) > 1:
+        ranks = {name: len(value) for name, value in self.deviations.items()}
+        if min(ranks.values(), default=0) < 2 or len(set(ranks.values())) > 1:
             raise ValueError(f"deviations of rank {ranks} must have one common rank K >= 2; collect more iterates")
+        check_names("deviations", {name: value[0] for name, value in self.deviations.items()}, self.mean)
         for name, var in self.var.items():
             if not ((var >= 0) & var.isfinite()).all():
                 raise ValueError(f"var[{name!r}] has negative or non-finite entries; clamp it to [0, inf)")
+
+    def __repr__(self) -> str:
+        return f"LowRankGaussian over {size_of(self.mean)}, rank {self.rank}"
 
     @property
     def rank(self) -> int:

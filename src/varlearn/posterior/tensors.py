@@ -61,6 +61,15 @@ def check_means(mean: Mapping[str, Tensor]) -> None:
             )
 
 
+def size_of(mean: Mapping[str, Tensor]) -> str:
+    """How many weights and tensors, for people.
+
+    >>> size_of({"w": torch.zeros(1000, 2), "b": torch.zeros(1)})
+    '2,001 weights in 2 tensors'
+    """
+    return f"{sum(value.numel() for value in mean.values()):,} weights in {len(mean)} tensors"
+
+
 def cast(values: Mapping[str, Tensor], device: torch.device | str | None, dtype: torch.dtype | None) -> Params:
     """Move tensors, and cast those that are floats.
 

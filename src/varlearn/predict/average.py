@@ -28,8 +28,8 @@ def log_average(log_probs: Tensor, log_weights: Tensor | None = None, running: T
     samples = log_probs.shape[0]
     if log_weights is None:
         log_weights = torch.full((samples,), 1.0 / samples, dtype=torch.float64).log()
-    weights = log_weights.to(log_probs).view(samples, *[1] * (log_probs.dim() - 1))
-    total = torch.logsumexp(log_probs + weights, dim=0)
+    weighted = log_probs + log_weights.to(log_probs).view(samples, *[1] * (log_probs.dim() - 1))
+    total = weighted[0] if samples == 1 else torch.logsumexp(weighted, dim=0)
     return total if running is None else torch.logaddexp(running, total)
 
 

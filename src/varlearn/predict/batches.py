@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import RandomSampler
 
-Unpack = Callable[[Any], tuple[Any, Tensor | None]]
-"""From a batch to (inputs, targets)."""
+Unpack = Callable[[Any], tuple[Any, Any]]
+"""From a batch to (inputs, targets), where targets are a tensor, something like one, or None."""
 
 
-def split_batch(batch: Any) -> tuple[Any, Tensor | None]:
+def split_batch(batch: Any) -> tuple[Any, Any]:
     """(inputs, targets) of a batch: a pair, a mapping with "labels", or inputs alone.
 
     >>> split_batch({"input_ids": torch.zeros(1), "labels": torch.ones(1)})
@@ -162,6 +162,8 @@ def _fingerprint(inputs: Any) -> Tensor | None:
 def _same(first: Tensor | None, second: Tensor | None) -> bool:
     if first is None or second is None:
         return first is second
+    if torch.equal(first, second):
+        return True
     if first.shape != second.shape:
         return False
     return bool(((first == second) | ((first != first) & (second != second))).all())  # NaN equals NaN here

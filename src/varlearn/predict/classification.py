@@ -118,11 +118,12 @@ class _Average:
                 f"outputs of shape {tuple(logits.shape[1:])} must be logits (B, C) with C >= 2 classes; "
                 "for one logit z per example return torch.stack([0 * z, z], -1)"
             )
-        log_probs = logits.log_softmax(-1)
+        log_probs = torch.log_softmax(logits, -1)
         check_numbers(log_probs, batch)
-        shares = log_weights.exp().to(log_probs)
         self.log_probs[batch] = log_average(log_probs, log_weights, self.log_probs.get(batch))
-        expected = torch.tensordot(shares, entropy(log_probs), dims=1)  # (B, ...)
+        entropies = entropy(log_probs)  # (S, B, ...)
+        shares = log_weights.exp().to(entropies).view(-1, *[1] * (entropies.dim() - 1))
+        expected = (shares * entropies).sum(0)
         self.entropy[batch] = expected if (before := self.entropy.get(batch)) is None else before + expected
         if self._keep_samples:
             self.kept.add(batch, log_probs)

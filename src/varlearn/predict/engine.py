@@ -135,6 +135,7 @@ class _Walk:
     def go(self, forward: Forward, log_weights: Tensor) -> None:
         for number, batch in enumerate(self._loader):
             inputs, targets = self._unpack(batch)
+            targets = None if targets is None else torch.as_tensor(targets)
             self._watch.see(number, inputs, targets)
             if number == len(self.targets):
                 self.targets.append(None if targets is None else targets.detach().cpu())

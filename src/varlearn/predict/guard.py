@@ -41,7 +41,11 @@ def preserved(model: nn.Module) -> Iterator[Callable[[], None]]:
         try:
             yield restore
         finally:
-            restore()
+            try:
+                restore()
+            except BaseException:  # a second Ctrl-C must not leave half of a sample behind
+                restore()
+                raise
 
 
 @contextlib.contextmanager
