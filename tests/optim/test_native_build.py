@@ -52,14 +52,16 @@ def test_the_second_call_does_not_compile(source: Path, monkeypatch: pytest.Monk
     assert len(libraries(source)) == 1
 
 
-def test_another_source_or_processor_compiles_anew(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_source_header_or_processor_compiles_anew(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compilations = count_compilations(monkeypatch)
     native_build.load(source)
-    source.write_text(ANSWER.format(43))
-    assert native_build.load(source).answer() == 43
+    source.write_text('#include "source_number.h"\n' + ANSWER.format("NUMBER"))
+    for number in (43, 44):
+        source.with_name("source_number.h").write_text(f"#define NUMBER {number}\n")
+        assert native_build.load(source).answer() == number
     monkeypatch.setattr(native_build, "_processor", lambda: "another one")
-    assert native_build.load(source).answer() == 43
-    assert len(compilations) == 3
+    assert native_build.load(source).answer() == 44
+    assert len(compilations) == 4
 
 
 @pytest.mark.parametrize("keep", [0, 100, 5000])
@@ -71,7 +73,6 @@ def test_a_damaged_file_is_replaced(source: Path, keep: int) -> None:
     path.write_bytes(content[:keep])
     assert native_build.load(source).answer() == 42
     (again,) = libraries(source)
-    assert again.read_bytes()[:4] == b"\x7fELF"[:4] or len(again.read_bytes()) > keep
     assert len(again.read_bytes()) == len(content)
 
 

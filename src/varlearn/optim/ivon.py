@@ -172,37 +172,50 @@ class IVON(VariationalOptimizer):
             return
         unscale = 1.0 if scale is None else 1.0 / float(scale)
         clip = self._clip_factors(work, unscale)
-        paths.step(
-            [(group, self._task(window, group, param, grad, unscale, clip[id(group)])) for group, param, grad in work]
-        )
+        hypers: dict[tuple[int, int], Hyper] = {}
+        tasks = []
+        for group, param, grad in work:
+            state = self.state[param]
+            state["step"] += 1
+            which = id(group), state["step"]
+            if which not in hypers:
+                hypers[which] = step_hyper(group, state["step"])
+            factor = -unscale if group["maximize"] else unscale
+            tasks.append((group, self._task(window, group, param, grad, factor, clip[id(group)], hypers[which])))
+        paths.step(tasks)
 
     def _task(
-        self, window: Window, group: dict[str, Any], param: Tensor, grad: Tensor, unscale: float, clip: float
+        self,
+        window: Window,
+        group: dict[str, Any],
+        param: Tensor,
+        grad: Tensor,
+        factor: float,
+        clip: float,
+        hyper: Hyper,
     ) -> Step:
         state = self.state[param]
-        state["step"] += 1
         mean = state.get("mean")
         if mean is not None:
             refresh_mean(param, mean)
-        factor = -unscale if group["maximize"] else unscale
-        estimate = window.estimates.get(param)
+        estimate = window.estimates.get(param) if window.estimates else None
         if estimate is not None and param not in window.given:
             change = window.change(param, grad)
             for scale in (factor,) if change is None else (factor, change):
                 estimate.mul_(scale if group["hess_approx"] == "reparam" else scale * scale)
         return Step(
-            param=param,
-            mean=param if mean is None else mean,
-            momentum=state["momentum"],
-            hess=state["hess"],
-            grad=grad,
-            approximation=group["hess_approx"],
-            estimate=estimate,
-            noise=window.noise(param),
-            prior_mean=objective.prior_mean(state, group),
-            grad_factor=factor,
-            clip_factor=clip,
-            hyper=step_hyper(group, state["step"]),
+            param,
+            param if mean is None else mean,
+            state["momentum"],
+            state["hess"],
+            grad,
+            group["hess_approx"],
+            estimate,
+            window.noise(param),
+            objective.prior_mean(state, group),
+            factor,
+            clip,
+            hyper,
         )
 
     def _clip_factors(self, work: list[tuple[dict[str, Any], Tensor, Tensor]], unscale: float) -> dict[int, float]:

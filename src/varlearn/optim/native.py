@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import math
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -21,43 +20,12 @@ from torch.torch_version import TorchVersion
 
 from varlearn.core import update
 from varlearn.core.noise import derive_key, normal_
-from varlearn.optim import loop, native_build
+from varlearn.optim import loop, native_build, native_scalars
 from varlearn.optim.tasks import Draw, Fold, Noise, Step, is_dense
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _FLOAT32, _STRIDED = torch.float32, torch.strided
-_APPROXIMATIONS = {"reparam": 0, "squared_gradient": 1, "given": 2}
 _INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
-
-
-class _Scale(ctypes.Structure):
-    """`Scale` of native.c."""
-
-    _fields_ = [(name, ctypes.c_float) for name in ("scale", "decay", "lowest")]
-
-
-class _Hyper(ctypes.Structure):
-    """`Hyper` of native.c."""
-
-    _fields_ = [
-        ("approximation", ctypes.c_int64),
-        ("grad_factor", ctypes.c_float),
-        ("noise_scale", ctypes.c_float),
-        ("noise_decay", ctypes.c_float),
-        ("noise_lowest", ctypes.c_float),
-        ("beta1", ctypes.c_float),
-        ("grad_weight", ctypes.c_float),
-        ("hess_weight", ctypes.c_float),
-        ("decay", ctypes.c_float),
-        ("lowest", ctypes.c_float),
-        ("lowest_hess", ctypes.c_float),
-        ("debias", ctypes.c_float),
-        ("lr", ctypes.c_float),
-        ("clip_radius", ctypes.c_float),
-        ("prior_mean", ctypes.c_float),
-        ("largest", ctypes.c_float),
-        ("largest_mean", ctypes.c_float),
-    ]
 
 
 def load() -> ctypes.CDLL:
@@ -123,7 +91,7 @@ def supports(task: Draw | Step | Fold) -> bool:
         return False
     if isinstance(task, Fold):
         tensors = (task.hess, task.estimate_mean, task.grad)
-        if task.grad.layout is not _STRIDED or task.grad.is_neg():
+        if not _is_written_out(task.grad):
             return False
         if task.grad_mean is not None:
             tensors += (task.grad_mean,)
@@ -131,7 +99,7 @@ def supports(task: Draw | Step | Fold) -> bool:
         tensors = (param, task.hess) if task.mean is param else (param, task.mean, task.hess)
     else:
         grad = task.grad
-        if task.mean is not param or grad.layout is not _STRIDED or grad.is_neg():  # is_neg: to be negated when read
+        if task.mean is not param or not _is_written_out(grad):
             return False
         tensors = (param, task.momentum, task.hess, grad)
         if task.estimate is not None:
@@ -150,6 +118,11 @@ def supports(task: Draw | Step | Fold) -> bool:
         ):
             return False
     return strides is None or is_dense(param)
+
+
+def _is_written_out(grad: Tensor) -> bool:
+    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
+    return grad.layout is _STRIDED and not grad.is_neg() and (grad.data_ptr() != 0 or grad.numel() == 0)
 
 
 def draw(tasks: Sequence[Draw]) -> None:
@@ -198,13 +171,12 @@ def _draw(
     done: ctypes.c_int | None = None,
 ) -> None:
     words: list[int] = []
-    scales: list[_Scale] = []
+    scales: list[native_scalars.Scale] = []
     address, last = 0, None
     for param, mean, kept, hess, noise, sign in rows:
         facts = (noise.ess, noise.weight_decay, sign)
         if facts != last:
-            decay = noise.weight_decay
-            scales.append(_Scale(sign / math.sqrt(noise.ess), decay, update.lowest_precision(decay, _FLOAT32)))
+            scales.append(native_scalars.of_draw(noise, sign))
             address, last = ctypes.addressof(scales[-1]), facts
         words += (
             param.numel(),
@@ -238,7 +210,7 @@ def step(tasks: Sequence[Step]) -> None:
 
     >>> from varlearn.core.update import Hyper
     >>> mean, momentum, hess = torch.tensor([2.0]), torch.zeros(1), torch.ones(1)
-    >>> hyper = Hyper(lr=0.5, ess=1.0, weight_decay=1.0, beta1=0.0, beta2=0.5, clip_radius=math.inf, debias=1.0)
+    >>> hyper = Hyper(lr=0.5, ess=1.0, weight_decay=1.0, beta1=0.0, beta2=0.5, clip_radius=9.0, debias=1.0)
     >>> grad, noise = torch.tensor([1.0]), Noise(7, 1.0, 1.0)
     >>> step([Step(mean, mean, momentum, hess, grad, "squared_gradient", None, noise, 0.0, 1.0, 1.0, hyper)])
     >>> mean, momentum, hess
@@ -250,15 +222,15 @@ def step(tasks: Sequence[Step]) -> None:
 
 def _step(kernels: ctypes.CDLL, tasks: Sequence[Step]) -> None:
     words: list[int] = []
-    hypers: list[_Hyper] = []
+    hypers: list[native_scalars.Hyper] = []
     address, last = 0, None
     for task in tasks:
         param, grad, estimate, prior, noise = task.param, task.grad, task.estimate, task.prior_mean, task.noise
-        approximation = task.approximation if estimate is None else "given"
         number, there = (0.0, prior.data_ptr()) if isinstance(prior, Tensor) else (prior, 0)
-        facts = (task.hyper, noise.ess, noise.weight_decay, task.grad_factor, task.clip_factor, approximation, number)
+        kind = task.approximation if estimate is None else "given"
+        facts = (kind, task.hyper, noise.ess, noise.weight_decay, task.grad_factor, task.clip_factor, number)
         if facts != last:
-            hypers.append(_hyper(task, approximation, number))
+            hypers.append(native_scalars.of_step(task, number))
             address, last = ctypes.addressof(hypers[-1]), facts
         words += (
             param.numel(),
@@ -292,12 +264,12 @@ def fold(tasks: Sequence[Fold]) -> None:
     (tensor([2.]), tensor([5.]))
     """
     words: list[int] = []
-    hypers: list[_Hyper] = []
+    hypers: list[native_scalars.Hyper] = []
     address, last = 0, None
     for task in tasks:
         facts = (task.noise.ess, task.noise.weight_decay, task.approximation, task.count)
         if facts != last:
-            hypers.append(_fold_hyper(task))
+            hypers.append(native_scalars.of_fold(task))
             address, last = ctypes.addressof(hypers[-1]), facts
         words += (
             task.hess.numel(),
@@ -312,50 +284,10 @@ def fold(tasks: Sequence[Fold]) -> None:
     _changed([task.grad_mean for task in tasks if task.grad_mean is not None])
 
 
-def _fold_hyper(task: Fold) -> _Hyper:
-    noise = task.noise
-    lowest = update.lowest_precision(noise.weight_decay, _FLOAT32)
-    return _Hyper(
-        approximation=_APPROXIMATIONS[task.approximation],
-        noise_scale=math.sqrt(noise.ess),
-        noise_decay=noise.weight_decay,
-        noise_lowest=lowest,
-        decay=noise.weight_decay,
-        lowest=lowest,
-        beta1=task.count / (task.count + 1),
-        grad_weight=1.0 / (task.count + 1),
-        largest=update.largest(_FLOAT32),
-    )
-
-
-def _hyper(task: Step, approximation: str, prior_mean: float) -> _Hyper:
-    """The scalars, computed in float64 and rounded once, as PyTorch does with Python numbers."""
-    hyper, noise, largest = task.hyper, task.noise, update.largest(_FLOAT32)
-    return _Hyper(
-        approximation=_APPROXIMATIONS[approximation],
-        grad_factor=task.grad_factor,
-        noise_scale=math.sqrt(noise.ess) * task.grad_factor,
-        noise_decay=noise.weight_decay,
-        noise_lowest=update.lowest_precision(noise.weight_decay, _FLOAT32),
-        beta1=hyper.beta1,
-        grad_weight=(1.0 - hyper.beta1) * task.grad_factor * task.clip_factor,
-        hess_weight=1.0 - hyper.beta2,
-        decay=hyper.weight_decay,
-        lowest=update.lowest_precision(hyper.weight_decay, _FLOAT32),
-        lowest_hess=update.lowest_hess(hyper.weight_decay, _FLOAT32),
-        debias=1.0 / hyper.debias,
-        lr=hyper.lr,
-        clip_radius=min(hyper.clip_radius, largest),
-        prior_mean=prior_mean,
-        largest=largest,
-        largest_mean=largest / max(1.0, hyper.weight_decay),
-    )
-
-
 def all_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether there is no inf and no NaN in dense float32 CPU tensors.
 
-    >>> all_finite([torch.zeros(3)]), all_finite([torch.zeros(3), torch.tensor([1.0, math.nan])])
+    >>> all_finite([torch.zeros(3)]), all_finite([torch.zeros(3), torch.tensor([1.0, torch.nan])])
     (True, False)
     """
     finite = ctypes.c_int()

@@ -81,7 +81,9 @@ def find_compiler() -> list[str]:
 
 def _fingerprint(source: Path, compiler: list[str]) -> str:
     facts = [_run([*compiler, "--version"]), _processor(), repr((compiler, _FLAGS, _LINK_FLAGS, _VARIANTS))]
-    return hashlib.sha256(b"\0".join([source.read_bytes(), *(fact.encode() for fact in facts)])).hexdigest()[:24]
+    sources = sorted(source.parent.glob(f"{source.stem}*.[ch]"))  # native.c includes native_noise.h
+    content = [path.read_bytes() for path in sources] + [fact.encode() for fact in facts]
+    return hashlib.sha256(b"\0".join(content)).hexdigest()[:24]
 
 
 def _processor() -> str:

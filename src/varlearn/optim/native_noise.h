@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX2__
+#ifdef __AVX__
 #include <immintrin.h>
 #endif
 
@@ -33,8 +33,8 @@ INLINE uint32_t as_bits(float real) { uint32_t bits; memcpy(&bits, &real, sizeof
 
 #ifdef __AVX2__
 
-/* AVX2 cannot multiply 64-bit numbers. What a compiler makes of such a product, and of taking words apart, costs a sample
- * 14% and a step 10% more time than this does. */
+/* AVX2 has no product of 64-bit numbers. With what a compiler makes of one, and of taking words apart, samples and steps
+ * take 10% longer. */
 
 typedef __m256i Counter;   /* of four pairs */
 

@@ -171,13 +171,12 @@ class VariationalOptimizer(Optimizer):
         entries = []
         index = 0
         for group in self.param_groups:
-            key = self._draw_key(group, train)
+            key, ess, weight_decay = self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"])
             for param in group["params"]:
                 if param.requires_grad:
                     state = self._state(param, group)
                     self._outside.watch(param)
-                    noise = Noise(fold_in(key, index), float(group["ess"]), float(group["weight_decay"]))
-                    entries.append(Entry(param, state, noise, group))
+                    entries.append(Entry(param, state, Noise(fold_in(key, index), ess, weight_decay), group))
                 index += 1
         self._eval_draws += not train
         return Sample(train, entries, distributed.LocalProducts(entries) if train and self._is_distributed() else None)

@@ -20,11 +20,11 @@ class OutsideGradients:
     def __init__(self, weights: SampledWeights) -> None:
         self._weights = weights
         self._grads: dict[Tensor, Tensor] = {}
-        self._hooks: dict[Tensor, RemovableHandle] = {}
+        self._hooks: dict[int, tuple[Tensor, RemovableHandle]] = {}  # by id: hashing a tensor is ten times slower
 
     def watch(self, param: Tensor) -> None:
         """Look at the gradients of a parameter from now on. The hook does not keep this object alive."""
-        if param in self._hooks or not param.requires_grad or is_lazy(param):
+        if id(param) in self._hooks or not param.requires_grad or is_lazy(param):
             return
         this = weakref.ref(self)
 
@@ -34,7 +34,7 @@ class OutsideGradients:
                 assert param.grad is not None
                 watcher._grads[param] = param.grad
 
-        self._hooks[param] = param.register_post_accumulate_grad_hook(on_grad)
+        self._hooks[id(param)] = param, param.register_post_accumulate_grad_hook(on_grad)
 
     def drop_zeroed(self) -> None:
         """Forget gradients that were set to zero in place."""
@@ -42,7 +42,7 @@ class OutsideGradients:
 
     def has(self, param: Tensor) -> bool:
         """Whether the parameter's present gradient has a contribution from outside."""
-        return param.grad is not None and self._grads.get(param) is param.grad
+        return bool(self._grads) and param.grad is not None and self._grads.get(param) is param.grad
 
     def clear(self) -> None:
         """Forget: the gradients were used or zeroed."""

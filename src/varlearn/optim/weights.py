@@ -62,9 +62,9 @@ class SampledWeights:
         self._written: Sample | None = None
         self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
-        self._fused: list[Entry] = []  # copied and perturbed in one call, which is over when _done is 1
+        self._fused: tuple[list[Tensor], list[Tensor]] = ([], [])  # copied and perturbed in one call, over when _done
         self._done = ctypes.c_int()
-        self._copies: dict[Tensor, Tensor] = {}
+        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id: hashing a tensor is ten times slower
 
     @property
     def show_training_sample(self) -> bool:
@@ -99,7 +99,7 @@ class SampledWeights:
         if sample is None:
             return
         self._written = sample
-        fused, kept = [], []
+        fused, kept, tasks, copies = [], [], [], []
         for entry in sample.entries.values():
             if "mean" in entry.state:
                 refresh_mean(entry.param, entry.state["mean"])
@@ -107,14 +107,15 @@ class SampledWeights:
             elif entry.group["memory"] == "lean":
                 paths.draw([(entry.group, _in_place(entry))])
                 self._added.append(entry)
-            elif paths.is_native(entry.group, _in_place(entry)):
-                self._copy_of(entry.param)
-                fused.append(entry)
+            elif paths.is_native(entry.group, task := _in_place(entry)):
+                fused.append(entry.param)
+                tasks.append(task)
+                copies.append(self._copy_of(entry.param))
             else:
                 self._copy_of(entry.param).copy_(entry.param)
                 kept.append(entry)
-        self._kept, self._fused = kept, fused
-        paths.keep_and_draw([_in_place(entry) for entry in fused], [self._copies[e.param] for e in fused], self._done)
+        self._kept, self._fused = kept, (fused, copies)
+        paths.keep_and_draw(tasks, copies, self._done)
         paths.draw([(entry.group, _in_place(entry)._replace(mean=self._mean(entry))) for entry in kept])
 
     def _hide(self) -> None:
@@ -126,18 +127,18 @@ class SampledWeights:
             entry.param.copy_(self._mean(entry))
         self._kept = []
         if self._done.value:
-            paths.restore([entry.param for entry in self._fused], [self._copies[e.param] for e in self._fused])
+            paths.restore(*self._fused)
             self._done.value = 0
         self._written = None
 
     def _mean(self, entry: Entry) -> Tensor:
-        return entry.state["mean"] if "mean" in entry.state else self._copies[entry.param]
+        return entry.state["mean"] if "mean" in entry.state else self._copies[id(entry.param)][1]
 
     def _copy_of(self, param: Tensor) -> Tensor:
-        copy = self._copies.get(param)
-        if copy is None or not _same_layout(copy, param):
-            copy = self._copies[param] = torch.empty_like(param, requires_grad=False)
-        return copy
+        known = self._copies.get(id(param))
+        if known is None or not _same_layout(known[1], param):
+            known = self._copies[id(param)] = param, torch.empty_like(param, requires_grad=False)
+        return known[1]
 
 
 def _in_place(entry: Entry) -> Draw:

@@ -115,7 +115,11 @@ class Window:
 
     def noise(self, param: Tensor) -> Noise:
         """What perturbed a parameter; of the first sample that did."""
-        return next(sample.entries[param].noise for sample in self.samples if param in sample.entries)
+        for sample in self.samples:
+            entry = sample.entries.get(param)
+            if entry is not None:
+                return entry.noise
+        raise KeyError(param)
 
     def change(self, param: Tensor, grad: Tensor) -> Tensor | None:
         """By which factors the user scaled the mean gradient since it was captured (unscaling, clipping); None for 1.

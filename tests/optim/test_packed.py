@@ -1,0 +1,85 @@
+"""The packed path against the plain loop: pieces, joins, strides, dtypes, several samples."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from varlearn import IVON
+from varlearn.optim import loop, native, packed
+from varlearn.optim.tasks import Fold, Noise
+
+SHAPES = [(3, 5), (7,), (), (0, 4), (60, 50), (9, 2, 3, 3), (1,), (513,)]
+
+
+def parameters(dtype: torch.dtype) -> list[nn.Parameter]:
+    """Odd, empty, large, channels_last, transposed and sliced ones."""
+    generator = torch.Generator().manual_seed(1)
+    tensors = [torch.randn(shape, generator=generator) for shape in SHAPES]
+    tensors[5] = tensors[5].contiguous(memory_format=torch.channels_last)
+    matrices = torch.randn(2, 6, 8, generator=generator)
+    return [nn.Parameter(tensor.to(dtype)) for tensor in [*tensors, matrices[0][:, ::2], matrices[1].t()]]
+
+
+def train(dtype: torch.dtype, samples: int, **kwargs: object) -> list[Tensor]:
+    params = parameters(dtype)
+    opt = IVON(params, **{"lr": 0.1, "ess": 100.0, "betas": (0.9, 0.9), "seed": 5, **kwargs})
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        for _ in range(samples):
+            with opt.sampled_params(train=True):
+                opt.zero_grad()
+                for param in params:
+                    param.grad = torch.randn(param.shape, generator=generator).to(dtype) + param.detach()
+        opt.step()
+    states = [opt.state[param][name] for param in params for name in ("hess", "momentum")]
+    return [*(param.detach() for param in params), *states]
+
+
+@pytest.mark.parametrize("piece", [1 << 17, 256], ids=["whole", "cut"])
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {},
+        {"clip_radius": 0.5, "weight_decay": 0.0},
+        {"hess_approx": "squared_gradient"},
+        {"prior_mean": "init", "maximize": True, "max_grad_norm": 1.0, "memory": "lean"},
+    ],
+    ids=["plain", "clipped", "squared", "prior"],
+)
+def test_packed_is_the_loop(
+    variant: dict[str, object], dtype: torch.dtype, samples: int, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "_CPU_PIECE", piece)
+    expected = train(dtype, samples, foreach=False, fused=False, **variant)
+    found = train(dtype, samples, foreach=True, **variant)
+    # The same operations on the same numbers; only how a vector loop ends may differ, by an ulp of log, sin or cos.
+    # The mean gradient of several samples is rounded to the gradient's own dtype.
+    tolerance = 1e-12 if dtype == torch.float64 else 2e-6
+    if samples > 1 and dtype in (torch.float16, torch.bfloat16):
+        tolerance = 4.0 * torch.finfo(dtype).eps
+    for new, old in zip(found, expected, strict=True):
+        torch.testing.assert_close(new, old, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("path", [packed, native], ids=["packed", "native"])
+@pytest.mark.parametrize("approximation", ["reparam", "squared_gradient"])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_fold_is_the_loops(path: object, approximation: str, count: int) -> None:
+    def folded(path: object) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        tasks = []
+        for index, size in enumerate((5, 128, 1_000, 40_001)):
+            grad, grad_mean, estimate = torch.randn(3, size, generator=generator)
+            hess = torch.rand(size, generator=generator) + 0.1
+            if count == 0:
+                estimate.zero_()
+            noise = Noise(99 + index, 50.0, 1e-3)
+            tasks.append(Fold(grad, grad_mean if count else None, estimate, hess, approximation, noise, count))
+        path.fold(tasks)
+        return torch.cat(
+            [tensor for task in tasks for tensor in (task.estimate_mean, task.grad_mean) if tensor is not None]
+        )
+
+    torch.testing.assert_close(folded(path), folded(loop), rtol=1e-5, atol=1e-5)
