@@ -7,8 +7,9 @@ everywhere; five of them (a deep ensemble) agree on the data and disagree in the
 Where a factorized Gaussian finds that uncertainty: in units that bend inside the gap. The data do not say where exactly
 they bend, so their weights stay as wide as the prior. That takes steep units and a prior that lets them be steep (a std
 of 5 in the first layer here). With slopes of at most 3 and a prior of std 1, a similar run ends as sure in the gap as
-on the data (ratio 0.9 to 1.1). About 40 settings were tried before this one; the seeds that show its ratio (2.8 to 5.8 over
-six) were among those it was chosen by, and the ensemble's gap is wider than IVON's. For one hidden layer of ReLU units Foong et al. (2020) prove a bound of that kind.
+on the data (ratio 0.9 to 1.1). About 40 settings were tried before this one; the seeds that show its ratio (2.8 to 5.8
+over six) were among those it was chosen by, and the ensemble's gap is wider than IVON's. For one hidden layer of ReLU
+units Foong et al. (2020) prove a bound of that kind.
 
     python examples/in_between.py --out in_between.png
 """

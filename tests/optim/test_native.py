@@ -260,6 +260,39 @@ def test_adversarial_numbers_saturate_as_in_the_plain_path(data: st.DataObject) 
     assert bool((outcomes[0][2] + decay > 0).all())
 
 
+@pytest.mark.parametrize("decay", [1e-30, 1e-4, 0.3, 7.0])
+@pytest.mark.parametrize("below", [0.0, 1.0])
+def test_the_smallest_precision_is_the_plain_path_s(decay: float, below: float) -> None:
+    """At h = -delta and further down, where delta was lowered: sigma, hhat, h and m."""
+    outcomes = []
+    for path in (native, loop):
+        hess = torch.full((5,), lowest_hess(decay, torch.float32) - below)
+        noise, hyper = Noise(3, 2.0, decay), Hyper(1e-20, 2.0, decay, 0.5, 0.5, math.inf, 1.0)
+        sample = torch.empty(5)
+        path.draw([Draw(sample, torch.zeros(5), hess, noise)])
+        states = [sample]
+        for estimate in (None, hess.clone()):
+            mean, momentum, h = torch.zeros(5), torch.ones(5), hess.clone()
+            path.step([Step(mean, mean, momentum, h, torch.ones(5), "reparam", estimate, noise, 0.0, 1.0, 1.0, hyper)])
+            states += [mean, h]
+        outcomes.append(states)
+    for ours, plain in zip(*outcomes, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("estimate", [math.inf, -math.inf, FLOAT32_MAX, 1e38])
+@pytest.mark.parametrize("hess", [1.0, 1e30, 1e33])
+def test_an_estimate_saturates_before_it_is_averaged(estimate: float, hess: float) -> None:
+    outcomes = []
+    for step in (native.step, loop.step):
+        mean, momentum, h = torch.zeros(3), torch.zeros(3), torch.full((3,), hess)
+        hyper = Hyper(0.1, 1.0, 0.1, 0.9, 0.99999, 1.0, 1.0)
+        hhat = torch.full((3,), estimate)
+        step([Step(mean, mean, momentum, h, torch.zeros(3), "reparam", hhat, Noise(1, 1.0, 0.1), 0.0, 1.0, 1.0, hyper)])
+        outcomes.append(h)
+    torch.testing.assert_close(*outcomes, rtol=1e-5, atol=0.0)
+
+
 def test_nan_is_not_hidden_by_the_bounds() -> None:
     mean, momentum, hess = torch.zeros(3), torch.zeros(3), torch.ones(3)
     hyper = Hyper(0.1, 1.0, 0.1, 0.9, 0.9, 1.0, 1.0)

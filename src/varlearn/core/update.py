@@ -116,7 +116,8 @@ def update_mean(mean: Tensor, momentum: Tensor, hess: Tensor, hyper: Hyper, prio
     tensor([0.5000])
     """
     bound = largest(mean.dtype)
-    direction = (momentum / hyper.debias).add_(mean - prior_mean, alpha=hyper.weight_decay)
+    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else mean - prior_mean
+    direction = (momentum / hyper.debias).add_(offset, alpha=hyper.weight_decay)
     radius = min(hyper.clip_radius, bound)
     direction = direction.div_(precision(hess, hyper.weight_decay)).clamp_(-radius, radius)
     return saturate_(direction.mul_(-hyper.lr).add_(mean), max(1.0, hyper.weight_decay))

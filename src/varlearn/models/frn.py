@@ -40,7 +40,7 @@ class FilterResponseNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalize images (B, C, H, W), channel by channel."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # a square overflows float16 from 256 on
-        # Two phrasings that only make the backward pass on a CPU five to ten times as fast: a sum and a division, as the
+        # Two phrasings that make the backward pass on a CPU five to ten times as fast: a sum and a division, as the
         # gradient of a mean fills a tensor of its own in another memory format; and relu(y - tau) + tau, as that of a
         # maximum sweeps over the images several times to share out ties.
         mean_square = wide.square().sum(dim=(2, 3), keepdim=True) / (x.shape[2] * x.shape[3])  # (B, C, 1, 1)
