@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from varlearn.optim import hyper
+from varlearn.optim.state import TENSORS, like
 from varlearn.optim.tasks import state_dtype
-
-TENSORS = ("momentum", "hess", "mean", "prior_mean")
 
 
 def prepare(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
@@ -45,19 +44,14 @@ def undo_cast(optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
         state = optimizer.state[param] if saved else {}
         for name in TENSORS:
             if name in saved:
-                state[name] = _like(param, saved[name])
+                state[name] = like(param, saved[name])
         if "step" in saved:
             state["step"] = int(saved["step"])
         low_precision = state_dtype(param) != param.dtype
         if "hess" in state and low_precision and "mean" not in state:
-            state["mean"] = _like(param, param.detach())
+            state["mean"] = like(param, param.detach())
         elif not low_precision:
             state.pop("mean", None)
-
-
-def _like(param: Tensor, value: Tensor) -> Tensor:
-    out = torch.empty_like(param, dtype=state_dtype(param), requires_grad=False)
-    return out.copy_(value)
 
 
 def _check(index: int, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -98,7 +98,7 @@ enum { REPARAM, SQUARED_GRADIENT, GIVEN };
 typedef struct {
     int64_t approximation;
     float grad_factor;
-    float noise_scale;      /* of the draw: sqrt(lambda) times the gradient's factor, delta, the smallest h + delta */
+    float noise_scale;      /* of the draw: sqrt(lambda) times the gradient's factor, delta, smallest h + delta */
     float noise_decay;
     float noise_lowest;
     float beta1;
@@ -131,7 +131,8 @@ typedef struct {
 } Block;
 
 /* hhat = ghat epsilon / sigma; on the way 1 / (2 (h + delta)), again while the other units hash. */
-INLINE void reparam(float *restrict estimate, float *restrict half_inverse, const Block *b, Counter counter, const Hyper *s)
+INLINE void reparam(float *restrict estimate, float *restrict half_inverse, const Block *b, Counter counter,
+                    const Hyper *s)
 {
     Lanes angle ALIGNED, radius ALIGNED;
     Normals noise ALIGNED;
@@ -309,8 +310,9 @@ static int check_span(const void *task, int64_t start, int64_t stop, int stream)
 typedef int (*Span)(const void *task, int64_t start, int64_t stop, int stream);
 
 /* Every task begins with its size. The chunks of all tensors form one list, so that many small tensors and a few large
- * ones are shared out alike: long runs of neighbours first, for where threads take turns at short ones, each core fetches
- * ahead what the other is about to write, and a step takes 1.2 times as long. Returns whether every chunk returned 1. */
+ * ones are shared out alike. Each thread takes long runs of neighbours first: where threads take turns at short ones,
+ * each core fetches ahead what the other is about to write, and a step takes 1.2 times as long.
+ * Returns whether every chunk returned 1. */
 static int run(Span span, const char *tasks, int64_t count, size_t width, int threads)
 {
     int64_t chunks = 0, elements = 0;

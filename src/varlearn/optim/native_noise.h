@@ -14,7 +14,7 @@
 
 enum { BLOCK = 128, PAIRS = BLOCK / 2, GROUP = 8, GROUPS = PAIRS / GROUP };   /* elements; pairs of them, in groups */
 
-/* A number for each pair. Within a group the pairs stand in an order of their own: `hash` makes it, `interleave` ends it. */
+/* A number for each pair. Within a group they stand in an order of their own: `hash` makes it, `interleave` ends it. */
 typedef union {
     uint64_t word[PAIRS / 2];
     uint32_t bits[PAIRS];
@@ -33,8 +33,8 @@ INLINE uint32_t as_bits(float real) { uint32_t bits; memcpy(&bits, &real, sizeof
 
 #ifdef __AVX2__
 
-/* AVX2 has no product of 64-bit numbers. With what a compiler makes of one, and of taking words apart, samples and steps
- * take 10% longer. */
+/* AVX2 has no product of 64-bit numbers. With what a compiler makes of one, and of taking words apart, samples and
+ * steps take 10% longer. */
 
 typedef __m256i Counter;   /* of four pairs */
 
@@ -148,7 +148,7 @@ INLINE void box_muller(Normals *restrict noise, Lanes *restrict angle, Lanes *re
         float r = as_float(as_bits(sqrtf(energy[i])) | ((turn ^ twice) & 0x80000000u));
         float x = (float)(int32_t)twice * 0x1p-31f, z = x * x;
         float cosine = 1.4142135f + z * (-1.74471275f + z * (0.358716323f + z * (-0.0294306711f + z * 0.00121366454f)));
-        float sine = 2.22144142f + z * (-0.913530144f + z * (0.11269653f + z * (-0.00660752808f + z * 0.000213292479f)));
+        float sine = 2.2214414f + z * (-0.913530144f + z * (0.11269653f + z * (-0.00660752808f + z * 0.000213292479f)));
         angle->real[i] = r * cosine;
         radius->real[i] = r * x * sine;
     }

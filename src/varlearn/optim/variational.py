@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from varlearn.core.noise import derive_key, fold_in
-from varlearn.optim import checkpoint, distributed, hyper
+from varlearn.optim import checkpoint, distributed, hyper, state
 from varlearn.optim.gate import Gate
-from varlearn.optim.tasks import Noise, is_dense, state_dtype
+from varlearn.optim.tasks import Noise
 from varlearn.optim.watch import OutsideGradients
 from varlearn.optim.weights import Entry, Sample, SampledWeights
 from varlearn.optim.window import Window
@@ -167,16 +167,16 @@ class VariationalOptimizer(Optimizer):
     def _sample(self, train: bool) -> Sample:
         """The next draw: its coordinates, not its numbers."""
         self._check_groups()
-        self._refuse_parameters_without_values()
+        state.refuse_missing_values(param for group in self.param_groups for param in group["params"])
         entries = []
         index = 0
         for group in self.param_groups:
             key, ess, weight_decay = self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"])
             for param in group["params"]:
                 if param.requires_grad:
-                    state = self._state(param, group)
                     self._outside.watch(param)
-                    entries.append(Entry(param, state, Noise(fold_in(key, index), ess, weight_decay), group))
+                    noise = Noise(fold_in(key, index), ess, weight_decay)
+                    entries.append(Entry(param, state.of(self.state, param, group), noise, group))
                 index += 1
         self._eval_draws += not train
         return Sample(train, entries, distributed.LocalProducts(entries) if train and self._is_distributed() else None)
@@ -197,38 +197,6 @@ class VariationalOptimizer(Optimizer):
     def _check_groups(self) -> None:
         for group in self.param_groups:
             hyper.check(group)
-
-    def _refuse_parameters_without_values(self) -> None:
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param.is_meta or is_lazy(param):
-                    raise RuntimeError(
-                        "a parameter has no values yet (meta or lazy initialization); "
-                        "materialize the model, or run one forward pass, before drawing a sample"
-                    )
-
-    def _state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """The parameter's state, made at its first sample and adapted if the model was cast since."""
-        dtype = state_dtype(param)
-        state = self.state.get(param, {})
-        if "hess" in state and _fits(state, param, dtype):
-            return state
-        state = self.state[param]
-        with torch.inference_mode(False), torch.no_grad():
-            if "hess" not in state:
-                state["step"] = 0
-                state["momentum"] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
-                state["hess"] = torch.full_like(param, group["hess_init"], dtype=dtype, requires_grad=False)
-                if group["prior_mean"] == "init":
-                    state["prior_mean"] = param.detach().to(dtype, copy=True)
-            if dtype == param.dtype:
-                state.pop("mean", None)
-            elif "mean" not in state:
-                state["mean"] = param.detach().to(dtype, copy=True)
-            for name in checkpoint.TENSORS:
-                if name in state:
-                    state[name] = torch.empty_like(param, dtype=dtype, requires_grad=False).copy_(state[name])
-        return state
 
     # Gradients
 
@@ -285,8 +253,9 @@ class VariationalOptimizer(Optimizer):
         finally:
             self._gate.leave(holder)
 
+    @abstractmethod
     def _update(self, window: Window) -> None:
-        raise NotImplementedError
+        """The rule: take the averages of `window` into the state and the weights."""
 
     def _run(self, closure: Callable[[], Any]) -> Any:
         self.eval()
@@ -322,7 +291,9 @@ class VariationalOptimizer(Optimizer):
         if not window.samples:
             self._refuse_gradients_without_sample()
             return None
-        self._refuse_outside_gradients(window)
+        params = [param for group in self.param_groups for param in group["params"] if param.requires_grad]
+        self._outside.refuse(param for param in params if not (window.cleared or param in window.grads))
+        self._outside.refuse(filter(self._outside.has, params))
         return window
 
     def _refuse_gradients_without_sample(self) -> None:
@@ -338,19 +309,7 @@ class VariationalOptimizer(Optimizer):
         for group in self.param_groups:
             for param in group["params"]:
                 if param.requires_grad and param.grad is not None:
-                    self._state(param, group)
-
-    def _refuse_outside_gradients(self, window: Window) -> None:
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is None or not param.requires_grad:
-                    continue
-                if self._outside.has(param) or not (window.cleared or param in window.grads):
-                    raise RuntimeError(
-                        f"a gradient of a parameter of shape {tuple(param.shape)} was taken outside the sampling "
-                        "block, not at the sample; run backward inside `with optimizer.sampled_params(train=True):`, "
-                        "and call zero_grad() to drop what was computed outside"
-                    )
+                    state.of(self.state, param, group)
 
     # State
 
@@ -411,19 +370,12 @@ class VariationalOptimizer(Optimizer):
             )
         return super().__getstate__()
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
         if "_gate" not in self.__dict__:
             self._start()
-        super().__setstate__(state)
+        super().__setstate__(attributes)
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         if self._loading is not None:
             checkpoint.undo_cast(self, self._loading)
-
-
-def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype) -> bool:
-    """Whether the state still has the dtype and the memory order that the parameter asks for."""
-    hess = state["hess"]
-    in_order = hess.stride() == param.stride() or not is_dense(param)
-    return hess.dtype == dtype and in_order and ("mean" in state) == (dtype != param.dtype)

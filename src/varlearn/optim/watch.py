@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 
 from torch import Tensor
 from torch.nn.parameter import is_lazy
@@ -43,6 +44,16 @@ class OutsideGradients:
     def has(self, param: Tensor) -> bool:
         """Whether the parameter's present gradient has a contribution from outside."""
         return bool(self._grads) and param.grad is not None and self._grads.get(param) is param.grad
+
+    def refuse(self, params: Iterable[Tensor]) -> None:
+        """Raise if one of these parameters, whose gradient is not of a sample, has a gradient."""
+        for param in params:
+            if param.grad is not None:
+                raise RuntimeError(
+                    f"a gradient of a parameter of shape {tuple(param.shape)} was taken outside the sampling block, "
+                    "not at the sample; run backward inside `with optimizer.sampled_params(train=True):`, and call "
+                    "zero_grad() to drop what was computed outside"
+                )
 
     def clear(self) -> None:
         """Forget: the gradients were used or zeroed."""
