@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(prog="python -m varlearn.demo", description="IVON beside AdamW on small digits.")
     parser.add_argument("--steps", type=int, default=1_200, help="training steps of 50 images (default 1200)")
-    parser.add_argument("--seeds", type=int, default=3, help="runs to average over (default 3)")
+    parser.add_argument("--seeds", type=int, default=5, help="runs to average over (default 5)")
     parser.add_argument("--samples", type=int, default=64, help="posterior samples to average over (default 64)")
     options = parser.parse_args(arguments)
     for name in ("steps", "seeds", "samples"):

@@ -31,10 +31,11 @@ def run(path: object, largest: int) -> Tensor:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's own, of torch.jit, on first import
 def test_compiled_agrees_with_the_loop_and_compiles_once() -> None:
-    expected = run(loop, 200_001)
-    torch.testing.assert_close(run(compiled, 200_001), expected, rtol=2e-6, atol=2e-6)
+    # The small tensors are joined, the large one is cut: both kinds of pieces are there from the start.
+    torch.testing.assert_close(run(compiled, 300_001), run(loop, 300_001), rtol=2e-6, atol=2e-6)
     graphs = counters["stats"]["unique_graphs"]
     assert graphs > 0
-    torch.testing.assert_close(run(compiled, 300_001), run(loop, 300_001), rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(run(compiled, 500_001), run(loop, 500_001), rtol=2e-6, atol=2e-6)
     assert counters["stats"]["unique_graphs"] == graphs
