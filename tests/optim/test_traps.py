@@ -502,6 +502,7 @@ def test_trap_22_two_hundred_samples_leave_the_mean_bit_for_bit(dtype: torch.dty
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak memory from /proc")
+@pytest.mark.bench  # a measurement of a whole process, which varies by a tenth of a vector
 def test_trap_23_memory_is_near_adamw() -> None:
     """Parameters, gradient and two states are 4 vectors for both; IVON keeps the mean as well, unless it is lean."""
     adamw, fast, lean = (peak_memory(kind) for kind in ("adamw", "fast", "lean"))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from varlearn.core import update
 from varlearn.optim.objective import prior_mean
 
 
@@ -68,7 +69,7 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnos
     for param in params:
         state = optimizer.state[param]
         hess = state["hess"]
-        std = (hess + weight_decay).rsqrt_().div_(math.sqrt(ess))
+        std = update.std(hess, ess, weight_decay)
         direction = _direction(param, state, group)
         moves = direction.clamp(-radius, radius)
         rows.append(
@@ -113,7 +114,11 @@ def _direction(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> T
     weight_decay = float(group["weight_decay"])
     debias = 1.0 - float(group["betas"][0]) ** state["step"] if group["debias"] and state["step"] else 1.0
     offset = state.get("mean", param) - prior_mean(state, group)
-    return (state["momentum"] / debias).add_(offset, alpha=weight_decay).div_(state["hess"] + weight_decay)
+    return (
+        (state["momentum"] / debias)
+        .add_(offset, alpha=weight_decay)
+        .div_(update.precision(state["hess"], weight_decay))
+    )
 
 
 def _advice(moved: float, step: int, beta2: float) -> str | None:

@@ -181,20 +181,20 @@ class IVON(VariationalOptimizer):
             if which not in hypers:
                 hypers[which] = step_hyper(group, state["step"])
             factor = -unscale if group["maximize"] else unscale
-            tasks.append((group, self._task(window, group, param, grad, factor, clip[id(group)], hypers[which])))
+            tasks.append((group, self._task(window, group, state, param, grad, factor, clip[id(group)], hypers[which])))
         paths.step(tasks)
 
     def _task(
         self,
         window: Window,
         group: dict[str, Any],
+        state: dict[str, Any],
         param: Tensor,
         grad: Tensor,
         factor: float,
         clip: float,
         hyper: Hyper,
     ) -> Step:
-        state = self.state[param]
         mean = state.get("mean")
         if mean is not None:
             refresh_mean(param, mean)
