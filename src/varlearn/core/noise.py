@@ -16,6 +16,7 @@ The smallest `u` is 2^-32, so numbers reach 6.66 standard deviations, as they sh
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -91,6 +92,67 @@ def normal_(out: Tensor, key: int, offset: int = 0) -> Tensor:
     for start in range(0, flat.numel(), _CPU_BLOCK):
         _fill(flat[start : start + _CPU_BLOCK], key, offset + start)
     return out
+
+
+class Grid(NamedTuple):
+    """A part of a tensor that takes some indices along each dimension.
+
+    Attributes:
+        indices: for each dimension, which of the whole tensor's indices the part has, int64 of shape (size,).
+        strides: of the whole tensor. Element (i, j, ...) of the part has the number sum of indices * strides.
+    """
+
+    indices: tuple[Tensor, ...]
+    strides: tuple[int, ...]
+
+
+def normal_on_grid(grid: Grid, key: int, dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:
+    """The normals of `key` that a part of a tensor has, whatever part it is: what a shard needs.
+
+    Args:
+        grid: which elements.
+        key: from `derive_key`.
+        dtype: of the result.
+        device: of the result.
+
+    Returns:
+        A contiguous tensor with one dimension for each of the grid's.
+
+    >>> whole = normal_(torch.empty(4, 6), key=7)
+    >>> right_half = Grid((torch.arange(4), torch.arange(3, 6)), (6, 1))
+    >>> torch.equal(whole[:, 3:], normal_on_grid(right_half, 7, torch.float32))
+    True
+    """
+    shape = tuple(len(index) for index in grid.indices)
+    out = torch.empty(shape, dtype=dtype, device=device)
+    if out.numel() == 0:
+        return out
+    rows = max(1, _CPU_BLOCK * shape[0] // out.numel()) if shape and out.device.type == "cpu" else None
+    starts = range(0, shape[0], rows) if rows else (0,)
+    for start in starts:
+        part = slice(start, start + rows) if rows else slice(None)
+        number = torch.zeros((), dtype=torch.int64, device=device)
+        for dim, (index, stride) in enumerate(zip(grid.indices, grid.strides, strict=True)):
+            index = (index[part] if dim == 0 else index).to(device)
+            number = number + (index * stride).view(-1, *[1] * (len(shape) - 1 - dim))
+        odd = number % 2 == 1
+        counter = number.div_(2, rounding_mode="floor").add_(1).mul_(signed(GOLDEN)).add_(signed(key))
+        cosine, sine = normal_pairs(counter, _transform_dtype(out))
+        values = torch.where(odd, sine, cosine)
+        if shape:
+            out[part] = values
+        else:
+            out.copy_(values)
+    return out
+
+
+def advanced(key: int, pairs: int) -> int:
+    """The key whose normals begin `pairs` pairs, 2 * pairs numbers, later.
+
+    >>> torch.equal(normal_(torch.empty(4), advanced(7, 3)), normal_(torch.empty(4), 7, offset=6))
+    True
+    """
+    return (key + pairs * GOLDEN) & _WORD
 
 
 def _fill(flat: Tensor, key: int, offset: int) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from varlearn.optim import hyper
+from varlearn.optim.sharded import local
 from varlearn.optim.state import TENSORS, like
 from varlearn.optim.tasks import state_dtype
 
@@ -65,7 +66,7 @@ def _check(index: int, param: Tensor, state: dict[str, Any], group: dict[str, An
         if name in state:
             _check_tensor(f"{name} of parameter {index}", param, state[name])
     if "hess" in state:
-        precision = state["hess"].to(state_dtype(param)) + float(group["weight_decay"])
+        precision = local(state["hess"]).to(state_dtype(param)) + float(group["weight_decay"])
         if precision.numel() and float(precision.min()) <= 0.0:
             raise ValueError(
                 f"the loaded hess of parameter {index} gives a precision h + delta of {float(precision.min()):g}, "
@@ -84,7 +85,7 @@ def _check_tensor(what: str, param: Tensor, value: Any) -> None:
             f"the loaded {what} has shape {tuple(value.shape)}, the parameter {tuple(param.shape)}; "
             "load it into the model it was saved from"
         )
-    if not bool(value.to(state_dtype(param)).isfinite().all()):
+    if not bool(local(value).to(state_dtype(param)).isfinite().all()):
         raise ValueError(f"the loaded {what} has NaN or infinite entries; use an older checkpoint")
 
 

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from varlearn.core import update
 from varlearn.optim.objective import prior_mean
+from varlearn.optim.sharded import combined, local
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnos
     rows = []
     for param in params:
         state = optimizer.state[param]
-        hess = state["hess"]
+        hess = local(state["hess"])
         std = update.std(hess, ess, weight_decay)
         direction = _direction(param, state, group)
         moves = direction.clamp(-radius, radius)
@@ -76,20 +77,20 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnos
             torch.stack(
                 [
                     hess.sum(dtype=torch.float64),
-                    hess.min().double(),
-                    hess.max().double(),
+                    -_largest(-hess),
+                    _largest(hess),
                     (hess < 0).sum().double(),
                     (hess - float(group["hess_init"])).abs_().sum(dtype=torch.float64),
                     std.sum(dtype=torch.float64),
-                    std.min().double(),
-                    std.max().double(),
+                    -_largest(-std),
+                    _largest(std),
                     (direction.abs() >= radius).sum().double(),
                     moves.double().square().sum(),
                 ]
             ).cpu()
         )
     table = torch.stack(rows)  # (parameters, statistics)
-    total, least, most = table.sum(0).tolist(), table.amin(0).tolist(), table.amax(0).tolist()
+    total, least, most = (combined(params, table, how).tolist() for how in ("sum", "min", "max"))
     step = max(optimizer.state[param]["step"] for param in params)
     moved = total[4] / count / scale
     return GroupDiagnostics(
@@ -109,16 +110,18 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnos
     )
 
 
+def _largest(values: Tensor) -> Tensor:
+    """The largest entry; this rank's part of a sharded parameter may have none."""
+    return values.max().double() if values.numel() else torch.full((), -math.inf, dtype=torch.float64)
+
+
 def _direction(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
     """(gbar + delta (m - m0)) / (h + delta) as the state stands."""
     weight_decay = float(group["weight_decay"])
     debias = 1.0 - float(group["betas"][0]) ** state["step"] if group["debias"] and state["step"] else 1.0
-    offset = state.get("mean", param) - prior_mean(state, group)
-    return (
-        (state["momentum"] / debias)
-        .add_(offset, alpha=weight_decay)
-        .div_(update.precision(state["hess"], weight_decay))
-    )
+    offset = local(state.get("mean", param)) - prior_mean(state, group)
+    precision = update.precision(local(state["hess"]), weight_decay)
+    return (local(state["momentum"]) / debias).add_(offset, alpha=weight_decay).div_(precision)
 
 
 def _advice(moved: float, step: int, beta2: float) -> str | None:

@@ -2,12 +2,13 @@
 
 A rank multiplies its own gradient by its own noise before anything is averaged. Hooks on the parameters see the
 gradient before `DistributedDataParallel` does, so neither `no_sync` nor a handle to the wrapped model is needed; at
-`step()` one buffer of products is reduced.
+`step()` one buffer of products is reduced, after the ranks have told each other where they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -18,25 +19,62 @@ from varlearn.optim import loop
 from varlearn.optim.weights import Entry, Sample
 from varlearn.optim.window import Window, dense_grad
 
+_FINGERPRINT = 1024  # entries of each gradient that tell whether two ranks saw the same
+
 
 def world_size() -> int:
     """The number of processes that train together; 1 without a process group."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def replica(noise: str) -> int:
-    """Which noise this process draws: its rank's own, or one that all have in common."""
-    return dist.get_rank() if noise == "independent" and world_size() > 1 else 0
+def rank() -> int:
+    """The number of this process among them; 0 without a process group."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+class Report(NamedTuple):
+    """What a rank tells the others at `step()`.
+
+    Attributes:
+        draws: number of its next sample, or -1 where its inputs are used up (`torch.distributed.algorithms.Join`).
+        samples: how many it has for this step.
+        local: sum of some of the gradients that backward left on this rank, before any averaging.
+        captured: sum of the gradients when the last block closed.
+        now: sum of the gradients as `step()` finds them.
+    """
+
+    draws: float = -1.0
+    samples: float = 0.0
+    local: float = 0.0
+    captured: float = 0.0
+    now: float = 0.0
+
+
+def exchange(report: Report, device: torch.device) -> list[Report]:
+    """The reports of all ranks that have inputs. The time-out of the process group ends a wait for one that is away."""
+    mine = torch.tensor(report, dtype=torch.float64, device=device)
+    ranks = [torch.zeros_like(mine) for _ in range(world_size())]
+    try:
+        dist.all_gather(ranks, mine)
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"rank {rank()} waited in step() for the other ranks, in vain ({error}); every rank must take the same "
+            "steps. Where some have fewer batches, train in `with Join([model, optimizer]):` of "
+            "torch.distributed.algorithms"
+        ) from error
+    return [found for found in (Report(*values.tolist()) for values in ranks) if found.draws >= 0.0]
 
 
 class LocalProducts:
     """hhat of one sample on one rank, collected while backward runs.
 
     Attributes:
-        flat: all products in one buffer, parameter after parameter, so that one reduction serves them all.
+        flat: all products in one buffer, parameter after parameter, so that one reduction serves them all; then, for
+            each parameter, 1 if its gradient came by on this rank.
         views: parameter -> its part of `flat`, in its shape. Only where hhat is a product with the noise.
         seen: parameters whose gradient came by.
         fresh: those among them that had no gradient yet, of this sample or an earlier one.
+        fingerprint: sum of some entries of the gradients that came by.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -44,11 +82,15 @@ class LocalProducts:
         products = [entry.param for entry in self._entries if entry.group["hess_approx"] == "reparam"]
         sizes = [param.numel() for param in products]
         like = self._entries[0].state["hess"] if self._entries else torch.zeros(0)
-        self.flat = torch.zeros(sum(sizes), dtype=like.dtype, device=like.device)
-        parts = self.flat.split(sizes)
+        count = len(self._entries)
+        self.flat = torch.zeros(sum(sizes) + count, dtype=like.dtype, device=like.device)
+        self._sums, self._marks = self.flat.split([sum(sizes), count])
+        parts = self._sums.split(sizes)
+        self._number = {entry.param: number for number, entry in enumerate(self._entries)}
         self.views = {param: part.view(param.shape) for param, part in zip(products, parts, strict=True)}
         self.seen: set[Tensor] = set()
         self.fresh: set[Tensor] = set()
+        self.fingerprint = torch.zeros((), dtype=torch.float64, device=like.device)
         self._hooks: list[RemovableHandle] = []
 
     def open(self) -> None:
@@ -64,17 +106,36 @@ class LocalProducts:
     def _collector(self, entry: Entry) -> Callable[[Tensor], None]:
         param = entry.param
 
+        @torch.no_grad()
         def collect(grad: Tensor) -> None:
-            if param not in self.seen and param.grad is None:
-                self.fresh.add(param)
-            self.seen.add(param)
+            if param not in self.seen:
+                if param.grad is None:
+                    self.fresh.add(param)
+                self.seen.add(param)
+                self._marks[self._number[param]] = 1.0
+            grad = grad.to_dense() if grad.layout != torch.strided else grad
+            self.fingerprint += grad.reshape(-1)[:_FINGERPRINT].sum(dtype=torch.float64)
             if param in self.views:
-                with torch.no_grad():
-                    hess = entry.state["hess"]
-                    grad = grad.to_dense() if grad.layout != torch.strided else grad
-                    self.views[param].add_(loop.estimate("reparam", grad.to(hess.dtype), hess, entry.noise))
+                hess = entry.state["hess"]
+                self.views[param].add_(loop.estimate("reparam", grad.to(hess.dtype), hess, entry.noise))
 
         return collect
+
+    def add(self, other: LocalProducts) -> None:
+        """Take over what a further sample collected."""
+        self.flat.add_(other.flat)
+        self.seen |= other.seen
+        self.fingerprint += other.fingerprint
+
+    def reduce(self, count: float) -> int:
+        """Average over `count` samples of all ranks; returns the bytes that this rank put in."""
+        dist.all_reduce(self.flat)
+        self._sums.div_(count)
+        return self.flat.numel() * self.flat.element_size()
+
+    def seen_anywhere(self, param: Tensor) -> bool:
+        """After `reduce`: whether the gradient of a parameter came by on one of the ranks."""
+        return bool(self._marks[self._number[param]] > 0.0)
 
 
 class DistributedWindow(Window):
@@ -82,12 +143,17 @@ class DistributedWindow(Window):
 
     Gradients add up in `p.grad` over the samples, as in ordinary accumulation, so that `no_sync` works as usual: the
     backward that synchronizes then reduces all of them. `p.grad` shows their mean between the blocks.
+
+    Args:
+        draws: number of the first sample, equal on all ranks if they go in step.
+        divide_by_all: whether ranks without inputs count in the averages, as DDP's `divide_by_initial_world_size`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, draws: int = 0, divide_by_all: bool = True) -> None:
         super().__init__()
+        self._draws, self._divide_by_all = draws, divide_by_all
         self._products: LocalProducts | None = None
-        self._captured_total = torch.zeros((), dtype=torch.float64)
+        self._captured_total = 0.0
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Turn the mean gradient back into a sum, to which backward adds."""
@@ -114,8 +180,7 @@ class DistributedWindow(Window):
         if self._products is None:
             self._products = sample.products
         else:
-            self._products.flat.add_(sample.products.flat)
-            self._products.seen |= sample.products.seen
+            self._products.add(sample.products)
         if len(self.samples) > 1:
             for param, grad in self.grads.items():
                 param.grad = grad.div_(len(self.samples))
@@ -127,11 +192,6 @@ class DistributedWindow(Window):
         for param in sample.entries:
             if param.grad is None or (param not in products.seen and param in self.grads):
                 continue
-            if param not in products.seen:
-                raise RuntimeError(
-                    f"a gradient of a parameter of shape {tuple(param.shape)} did not come from backward on this rank, "
-                    "so its product with this rank's noise is unknown; pass noise='shared'"
-                )
             grad = dense_grad(param)
             if param in self.grads and param in products.fresh:
                 self.grads[param].add_(grad)  # p.grad was cleared in between, so it lacks the earlier samples
@@ -140,36 +200,49 @@ class DistributedWindow(Window):
 
     def finish(self) -> None:
         """Average the products over samples and ranks."""
-        assert self._products is not None
-        self._refuse_unequal_gradients()
-        flat = self._products.flat
-        dist.all_reduce(flat)
-        flat.div_(world_size() * len(self.samples))
-        self.estimates = {param: view for param, view in self._products.views.items() if param in self.grads}
-
-    def _total(self) -> Tensor:
-        """A fingerprint of the gradients as they are now."""
-        total = torch.zeros((), dtype=torch.float64)
-        for param in self.grads:
-            grad = self.gradient(param)
-            if grad is not None:
-                total += grad.sum(dtype=torch.float64).to(total.device)
-        return total
-
-    def _refuse_unequal_gradients(self) -> None:
-        """Ranks must agree on the averaged gradient, or their means drift apart.
-
-        Where they did not agree when the last block closed, the user has averaged since, and what happened to `p.grad`
-        is no factor for hhat to follow.
-        """
-        mine = torch.stack([self._total(), self._captured_total])
-        ranks = [torch.zeros_like(mine) for _ in range(world_size())]
-        dist.all_gather(ranks, mine)
-        values, captured = ([float(rank[i]) for rank in ranks] for i in range(2))
-        if any(value != captured[0] for value in captured):
+        products = self._products
+        assert products is not None
+        local = float(products.fingerprint)
+        mine = Report(self._draws, len(self.samples), local, self._captured_total, self._total())
+        reports = exchange(mine, products.flat.device)
+        self._refuse(reports)
+        if any(report.captured != mine.captured for report in reports):
+            # The user has averaged since: what happened to p.grad is no factor for hhat to follow.
             self._captured = {}
-        if any(value != values[0] for value in values if value == value):
+        ranks = world_size() if self._divide_by_all else len(reports)
+        self.bytes = products.reduce(ranks * len(self.samples))
+        for param in self.grads:
+            if param not in products.seen and not products.seen_anywhere(param):
+                raise RuntimeError(
+                    f"a gradient of a parameter of shape {tuple(param.shape)} did not come from backward on any rank, "
+                    "so its product with the noise is unknown; pass noise='shared'"
+                )
+        self.estimates = {param: view for param, view in products.views.items() if param in self.grads}
+
+    def _total(self) -> float:
+        """A fingerprint of the gradients as they are now."""
+        grads = [grad for grad in map(self.gradient, self.grads) if grad is not None]
+        return float(torch.stack([grad.sum(dtype=torch.float64) for grad in grads]).sum()) if grads else 0.0
+
+    @staticmethod
+    def _refuse(reports: list[Report]) -> None:
+        """Raise, on all ranks alike, where the ranks' samples and gradients do not make an average."""
+        places = [(int(report.draws), int(report.samples)) for report in reports]
+        if len(set(places)) > 1:
             raise RuntimeError(
-                f"the gradients differ between ranks (sums {values}); wrap the model in DistributedDataParallel, "
+                f"the ranks are not at the same step: (first draw, samples) are {places}; every rank must take the "
+                "same number of samples before each step(), and load the same checkpoint"
+            )
+        sums = [report.now for report in reports]
+        if any(value != sums[0] for value in sums if value == value):
+            raise RuntimeError(
+                f"the gradients differ between ranks (sums {sums}); wrap the model in DistributedDataParallel, "
                 "let the last backward before step() synchronize, or average p.grad yourself"
+            )
+        local = [report.local for report in reports]
+        if len(local) > 1 and local[0] != 0.0 and all(value == local[0] for value in local):
+            raise RuntimeError(
+                "the gradients of all ranks were equal when backward left them, though their samples differ: they were "
+                "averaged before the products with the noise could be taken. Leave the averaging to "
+                "DistributedDataParallel or do it after backward; or pass noise='shared'"
             )

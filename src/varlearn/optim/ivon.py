@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,12 +12,15 @@ import torch
 from torch import Tensor
 
 from varlearn.core.update import Hyper
-from varlearn.optim import hyper, objective, paths
+from varlearn.optim import hyper, native_batch, objective, paths, sharded
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
-from varlearn.optim.tasks import Step
+from varlearn.optim.native_batch import Addresses
+from varlearn.optim.tasks import Noise, Step
 from varlearn.optim.variational import VariationalOptimizer
 from varlearn.optim.weights import refresh_mean
 from varlearn.optim.window import Window
+
+Work = tuple[dict[str, Any], Tensor, Tensor]  # group, parameter, gradient
 
 _log = logging.getLogger("varlearn")
 
@@ -135,12 +139,25 @@ class IVON(VariationalOptimizer):
         defaults["prior_mean"] = None if given else prior_mean
         hyper.normalize(defaults)
         super().__init__(params, defaults)
+        self._warn_of_flat_prior(float(weight_decay))
         if given:
             objective.assign_prior_mean(self, self.param_groups, prior_mean)
 
     def _start(self) -> None:
         super()._start()
         self._skipped = 0
+
+    def _warn_of_flat_prior(self, weight_decay: float) -> None:
+        """Trainers build the groups themselves, with their own weight decay: Hugging Face's is 0 unless told."""
+        values = [float(group["weight_decay"]) for group in self.param_groups]
+        if weight_decay > 0.0 and len(values) > 1 and not any(values):
+            warnings.warn(
+                f"weight_decay={weight_decay:g} is 0 in every parameter group, so the prior is flat; in Hugging Face's "
+                f"Trainer use TrainingArguments(weight_decay={weight_decay:g}), elsewhere set it in the groups or pass "
+                "weight_decay=0.0 to IVON too if it is meant",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""
@@ -167,82 +184,105 @@ class IVON(VariationalOptimizer):
         if overflow is not None and float(overflow) > 0.0:
             self._skipped += 1  # GradScaler lowers its scale and goes on
             return
-        if not paths.all_finite(self.param_groups, [grad for _, _, grad in work] + list(window.estimates.values())):
+        known = [window.addresses(param, grad) for _, param, grad in work]
+        if not self._all_finite(window, work, known):
             self._on_nonfinite(window, work)
             return
         unscale = 1.0 if scale is None else 1.0 / float(scale)
         clip = self._clip_factors(work, unscale)
         hypers: dict[tuple[int, int], Hyper] = {}
-        tasks = []
-        for group, param, grad in work:
-            state = self.state[param]
+        kinds: dict[tuple[int, int], Step] = {}
+        rows, tasks = [], []
+        for (group, param, grad), at in zip(work, known, strict=True):
+            state = self.state[param] if at is None else at.state
             state["step"] += 1
             which = id(group), state["step"]
             if which not in hypers:
                 hypers[which] = step_hyper(group, state["step"])
+            if at is not None and which in kinds:
+                rows.append(native_batch.Row(at, grad, kinds[which]))
+                continue
             factor = -unscale if group["maximize"] else unscale
-            tasks.append((group, self._task(window, group, state, param, grad, factor, clip[id(group)], hypers[which])))
+            noise = window.noise(param) if at is None else window.samples[0].draws[id(group)]
+            task = self._task(window, group, param, grad, noise, factor, clip[id(group)], hypers[which])
+            if at is None:
+                tasks.append((group, task))
+            else:
+                kinds[which] = task
+                rows.append(native_batch.Row(at, grad, task))
+        native_batch.step(rows)
         paths.step(tasks)
+
+    def _all_finite(self, window: Window, work: list[Work], known: list[Addresses | None]) -> bool:
+        rows = [(at, grad) for (_, _, grad), at in zip(work, known, strict=True) if at is not None]
+        others = [(param, grad) for (_, param, grad), at in zip(work, known, strict=True) if at is None]
+        grads = [grad for _, grad in others] + list(window.estimates.values())
+        finite = native_batch.all_finite(rows) and paths.all_finite(self.param_groups, grads)
+        return sharded.all_agree((param for param, _ in others), finite)
 
     def _task(
         self,
         window: Window,
         group: dict[str, Any],
-        state: dict[str, Any],
         param: Tensor,
         grad: Tensor,
+        noise: Noise,
         factor: float,
         clip: float,
         hyper: Hyper,
     ) -> Step:
-        mean = state.get("mean")
+        state = self.state[param]
+        part, mean = sharded.local(param), state.get("mean")
         if mean is not None:
-            refresh_mean(param, mean)
+            mean = sharded.local(mean)
+            refresh_mean(part, mean)
         estimate = window.estimates.get(param) if window.estimates else None
         if estimate is not None and param not in window.given:
             change = window.change(param, grad)
             for scale in (factor,) if change is None else (factor, change):
                 estimate.mul_(scale if group["hess_approx"] == "reparam" else scale * scale)
         return Step(
-            param,
-            param if mean is None else mean,
-            state["momentum"],
-            state["hess"],
+            part,
+            part if mean is None else mean,
+            sharded.local(state["momentum"]),
+            sharded.local(state["hess"]),
             grad,
             group["hess_approx"],
             estimate,
-            window.noise(param),
+            noise,
             objective.prior_mean(state, group),
             factor,
             clip,
             hyper,
         )
 
-    def _clip_factors(self, work: list[tuple[dict[str, Any], Tensor, Tensor]], unscale: float) -> dict[int, float]:
+    def _clip_factors(self, work: list[Work], unscale: float) -> dict[int, float]:
         """Group -> the factor that brings ghat to `max_grad_norm`, over the gradients of all groups."""
         factors = {id(group): 1.0 for group in self.param_groups}
         if work and any(group["max_grad_norm"] is not None for group in self.param_groups):
             norms = torch._foreach_norm([grad for _, _, grad in work], dtype=torch.float64)
-            total = math.sqrt(sum(float(norm) ** 2 for norm in norms)) * unscale
+            squares = torch.stack(norms).cpu().square().view(-1, 1)
+            total = math.sqrt(float(sharded.combined([param for _, param, _ in work], squares, "sum"))) * unscale
             for group in self.param_groups:
                 if group["max_grad_norm"] is not None:
                     factors[id(group)] = min(1.0, float(group["max_grad_norm"]) / (total + 1e-6))
         return factors
 
-    def _on_nonfinite(self, window: Window, work: list[tuple[dict[str, Any], Tensor, Tensor]]) -> None:
+    def _on_nonfinite(self, window: Window, work: list[Work]) -> None:
         bad = [
             tuple(param.shape)
             for _, param, grad in work
             if not paths.all_finite(self.param_groups, [grad, window.estimates.get(param, grad)])
         ]
+        first = bad[0] if bad else "(of another rank's shard)"
         self._skipped += 1
         if any(group["nonfinite"] == "raise" for group in self.param_groups):
             raise FloatingPointError(
-                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {bad[0]}; state and weights "
+                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {first}; state and weights "
                 "are unchanged. Lower lr, raise hess_init or ess, or pass nonfinite='skip' to drop such steps"
             )
         if self._skipped == 1:
-            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), first %s", len(bad), bad[0])
+            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), first %s", len(bad), first)
 
     # What the posterior says
 

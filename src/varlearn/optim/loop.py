@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from varlearn.core import update
-from varlearn.core.noise import normal_
+from varlearn.core.noise import normal_, normal_on_grid
 from varlearn.optim.tasks import Draw, Fold, Noise, Step
 
 
@@ -62,6 +62,8 @@ def estimate(approximation: str, grad: Tensor, hess: Tensor, noise: Noise) -> Te
 
 def epsilon(like: Tensor, noise: Noise) -> Tensor:
     """The standard normals of a draw, in `like`'s shape, dtype and memory order."""
+    if noise.grid is not None:
+        return normal_on_grid(noise.grid, noise.key, like.dtype, like.device)
     out = torch.empty_like(like)
     normal_(out.as_strided((out.numel(),), (1,)), noise.key)
     return out

@@ -15,6 +15,14 @@ enum { CHUNK = 32 * BLOCK };          /* what a thread takes at least */
 enum { PARALLEL_FROM = 4 * CHUNK };   /* elements below which waking the other threads costs more than it saves */
 enum { STREAM_FROM = 1 << 22 };       /* elements above which a copy does not stay in the cache anyway */
 
+/* A key, or what is folded into the key of a whole draw to make one (core/noise.py's fold_in). */
+typedef struct {
+    uint64_t key;
+    const uint64_t *draw;   /* or NULL */
+} Key;
+
+INLINE uint64_t key_of(Key k) { return k.draw ? mix((*k.draw ^ k.key) + GOLDEN) : k.key; }
+
 /* ---- line 2: a sample ---- */
 
 /* NaN stays NaN, as in torch.clamp. */
@@ -33,7 +41,7 @@ typedef struct {
     const float *mean;
     float *kept;   /* receives the mean, or NULL */
     const float *hess;
-    uint64_t key;
+    Key key;
     const Scale *scale;
 } Draw;
 
@@ -69,25 +77,45 @@ INLINE void copy_block(float *restrict to, const float *restrict from, int strea
     memcpy(to, from, BLOCK * sizeof *to);
 }
 
-static int draw_span(const void *task, int64_t start, int64_t stop, int stream)
+static int sample_span(const Draw *t, Scale s, int64_t start, int64_t stop, int stream)
 {
-    const Draw t = *(const Draw *)task;
-    const Scale s = *t.scale;
+    const uint64_t key = key_of(t->key);
     for (; start + BLOCK <= stop; start += BLOCK) {
-        if (t.kept)
-            copy_block(t.kept + start, t.mean + start, stream);
-        draw_block(t.param + start, t.mean + start, t.hess + start, counter_at(t.key, start), s);
+        if (t->kept)
+            copy_block(t->kept + start, t->mean + start, stream);
+        draw_block(t->param + start, t->mean + start, t->hess + start, counter_at(key, start), s);
     }
     if (start < stop) {
         float mean[BLOCK] = {0}, hess[BLOCK] = {0};
         size_t bytes = (size_t)(stop - start) * sizeof(float);
-        memcpy(mean, t.mean + start, bytes);
-        memcpy(hess, t.hess + start, bytes);
-        if (t.kept)
-            memcpy(t.kept + start, mean, bytes);
-        draw_block(mean, mean, hess, counter_at(t.key, start), s);
-        memcpy(t.param + start, mean, bytes);
+        memcpy(mean, t->mean + start, bytes);
+        memcpy(hess, t->hess + start, bytes);
+        if (t->kept)
+            memcpy(t->kept + start, mean, bytes);
+        draw_block(mean, mean, hess, counter_at(key, start), s);
+        memcpy(t->param + start, mean, bytes);
     }
+    return 1;
+}
+
+static int draw_span(const void *task, int64_t start, int64_t stop, int stream)
+{
+    const Draw t = *(const Draw *)task;
+    return sample_span(&t, *t.scale, start, stop, stream);
+}
+
+/* The sample comes out: the mean is copied back, or the noise subtracted. */
+static int restore_span(const void *task, int64_t start, int64_t stop, int stream)
+{
+    Draw t = *(const Draw *)task;
+    Scale s = *t.scale;
+    if (!t.kept) {
+        s.scale = -s.scale;
+        return sample_span(&t, s, start, stop, stream);
+    }
+    for (; start + BLOCK <= stop; start += BLOCK)
+        copy_block(t.param + start, t.kept + start, stream);
+    memcpy(t.param + start, t.kept + start, (size_t)(stop - start) * sizeof(float));
     return 1;
 }
 
@@ -121,7 +149,7 @@ typedef struct {
     const float *grad;
     const float *estimate;     /* NULL unless GIVEN */
     const float *prior_mean;   /* NULL where it is the number in `hyper` */
-    uint64_t key;
+    Key key;
     const Hyper *hyper;
 } Step;
 
@@ -187,6 +215,7 @@ INLINE void step_block(const Block *b, Counter counter, const Hyper *s)
 static int step_span(const void *task, int64_t start, int64_t stop, int stream)
 {
     const Step t = *(const Step *)task;
+    const uint64_t key = key_of(t.key);
     float everywhere[BLOCK];
     (void)stream;
     for (int i = 0; i < BLOCK; i++)
@@ -194,7 +223,7 @@ static int step_span(const void *task, int64_t start, int64_t stop, int stream)
     for (; start + BLOCK <= stop; start += BLOCK) {
         Block b = {t.mean + start, t.momentum + start, t.hess + start, t.grad + start,
                    t.estimate ? t.estimate + start : NULL, t.prior_mean ? t.prior_mean + start : everywhere};
-        step_block(&b, counter_at(t.key, start), t.hyper);
+        step_block(&b, counter_at(key, start), t.hyper);
     }
     if (start < stop) {
         float mean[BLOCK] = {0}, momentum[BLOCK] = {0}, hess[BLOCK] = {0}, grad[BLOCK] = {0}, estimate[BLOCK] = {0};
@@ -208,7 +237,7 @@ static int step_span(const void *task, int64_t start, int64_t stop, int stream)
         if (t.prior_mean)
             memcpy(everywhere, t.prior_mean + start, bytes);
         Block b = {mean, momentum, hess, grad, estimate, everywhere};
-        step_block(&b, counter_at(t.key, start), t.hyper);
+        step_block(&b, counter_at(key, start), t.hyper);
         memcpy(t.mean + start, mean, bytes);
         memcpy(t.momentum + start, momentum, bytes);
         memcpy(t.hess + start, hess, bytes);
@@ -270,22 +299,7 @@ static int fold_span(const void *task, int64_t start, int64_t stop, int stream)
     return 1;
 }
 
-/* ---- copies and checks ---- */
-
-typedef struct {
-    int64_t size;
-    float *to;
-    const float *from;
-} Copy;
-
-static int copy_span(const void *task, int64_t start, int64_t stop, int stream)
-{
-    const Copy t = *(const Copy *)task;
-    for (; start + BLOCK <= stop; start += BLOCK)
-        copy_block(t.to + start, t.from + start, stream);
-    memcpy(t.to + start, t.from + start, (size_t)(stop - start) * sizeof(float));
-    return 1;
-}
+/* ---- the look for NaN ---- */
 
 typedef struct {
     int64_t size;
@@ -344,17 +358,18 @@ static int run(Span span, const char *tasks, int64_t count, size_t width, int th
     return good;
 }
 
-/* `done` is set after the last write: a caller that was interrupted knows whether the call was made. */
+/* `done` is turned over after the last write, if all went well: a caller that was interrupted between a call and the
+ * next line knows whether the call was made. */
 #define KERNEL(name, Task)                                                                                \
     EXPORT void varlearn_##name(const Task *tasks, int64_t count, int threads, int *done)                 \
     {                                                                                                     \
         int good = run(name##_span, (const char *)tasks, count, sizeof *tasks, threads);                  \
         if (done)                                                                                         \
-            *done = good;                                                                                 \
+            *done ^= good;                                                                                \
     }
 
 KERNEL(draw, Draw)
+KERNEL(restore, Draw)
 KERNEL(step, Step)
 KERNEL(fold, Fold)
-KERNEL(copy, Copy)
 KERNEL(check, Check)

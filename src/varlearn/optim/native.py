@@ -69,7 +69,7 @@ def _attempt() -> ctypes.CDLL | native_build.BuildError:
         kernels = native_build.load(Path(__file__).with_name("native.c"))
     except native_build.BuildError as error:
         return error
-    for name in ("draw", "step", "fold", "copy", "check"):
+    for name in ("draw", "restore", "step", "fold", "check"):
         kernel = getattr(kernels, f"varlearn_{name}")
         kernel.restype = None
         kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
@@ -120,6 +120,15 @@ def supports(task: Draw | Step | Fold) -> bool:
     return strides is None or is_dense(param)
 
 
+def is_plain(grad: Tensor) -> bool:
+    """Whether a gradient is a float32 CPU tensor whose numbers are in memory as they are.
+
+    >>> is_plain(torch.zeros(3)), is_plain(torch.zeros(3).to_sparse()), is_plain(torch.zeros(3).double())
+    (True, False, False)
+    """
+    return type(grad) in _PLAIN and grad.dtype is _FLOAT32 and grad.is_cpu and _is_written_out(grad)
+
+
 def _is_written_out(grad: Tensor) -> bool:
     """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
     return grad.layout is _STRIDED and not grad.is_neg() and (grad.data_ptr() != 0 or grad.numel() == 0)
@@ -134,75 +143,21 @@ def draw(tasks: Sequence[Draw]) -> None:
     >>> sample
     tensor([1., 1., 1.])
     """
-    _draw(load(), ((task.param, task.mean, None, task.hess, task.noise, task.sign) for task in tasks))
-    _changed([task.param for task in tasks])
+    _draw(load(), tasks)
+    changed([task.param for task in tasks])
 
 
-def keep_and_draw(
-    params: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    hess: Sequence[Tensor],
-    noises: Sequence[Noise],
-    done: ctypes.c_int | None = None,
-) -> None:
-    """Copy each parameter, the mean, into `kept`, and perturb it in place, in one pass.
-
-    Args:
-        params: hold the mean; receive the sample.
-        kept: receive the mean; of the parameters' strides.
-        hess: h of each parameter.
-        noises: epsilon and the scale of sigma, for each parameter.
-        done: becomes 1 when everything is written. The kernel cannot be interrupted, so a caller that meets a
-            KeyboardInterrupt finds 1 where there is something to restore, and 0 where nothing has happened.
-
-    >>> weight, mean, done = torch.ones(3), torch.empty(3), ctypes.c_int()
-    >>> keep_and_draw([weight], [mean], [torch.zeros(3)], [Noise(7, 100.0, 1.0)], done)
-    >>> mean, done.value, bool((weight - mean).abs().max() < 0.7)
-    (tensor([1., 1., 1.]), 1, True)
-    """
-    rows = zip(params, params, kept, hess, noises, [1.0] * len(params), strict=True)
-    _draw(load(), rows, done)
-    _changed(params)
-
-
-def _draw(
-    kernels: ctypes.CDLL,
-    rows: Iterable[tuple[Tensor, Tensor, Tensor | None, Tensor, Noise, float]],
-    done: ctypes.c_int | None = None,
-) -> None:
+def _draw(kernels: ctypes.CDLL, tasks: Sequence[Draw]) -> None:
     words: list[int] = []
     scales: list[native_scalars.Scale] = []
     address, last = 0, None
-    for param, mean, kept, hess, noise, sign in rows:
+    for param, mean, hess, noise, sign in tasks:
         facts = (noise.ess, noise.weight_decay, sign)
         if facts != last:
             scales.append(native_scalars.of_draw(noise, sign))
             address, last = ctypes.addressof(scales[-1]), facts
-        words += (
-            param.numel(),
-            param.data_ptr(),
-            mean.data_ptr(),
-            0 if kept is None else kept.data_ptr(),
-            hess.data_ptr(),
-            noise.key,
-            address,
-        )
-    _call(kernels.varlearn_draw, words, 7, done)
-
-
-def restore(params: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
-    """Copy the means back: param <- kept.
-
-    >>> weight = torch.ones(3)
-    >>> restore([weight], [torch.zeros(3)])
-    >>> weight
-    tensor([0., 0., 0.])
-    """
-    words: list[int] = []
-    for param, mean in zip(params, kept, strict=True):
-        words += (param.numel(), param.data_ptr(), mean.data_ptr())
-    _call(load().varlearn_copy, words, 3)
-    _changed(params)
+        words += (param.numel(), param.data_ptr(), mean.data_ptr(), 0, hess.data_ptr(), noise.key, 0, address)
+    call(kernels.varlearn_draw, words, 8)
 
 
 def step(tasks: Sequence[Step]) -> None:
@@ -217,7 +172,7 @@ def step(tasks: Sequence[Step]) -> None:
     (tensor([1.2500]), tensor([1.]), tensor([1.]))
     """
     _step(load(), tasks)
-    _changed([task.param for task in tasks])
+    changed([task.param for task in tasks])
 
 
 def _step(kernels: ctypes.CDLL, tasks: Sequence[Step]) -> None:
@@ -241,9 +196,10 @@ def _step(kernels: ctypes.CDLL, tasks: Sequence[Step]) -> None:
             0 if estimate is None else estimate.data_ptr(),
             there,
             noise.key,
+            0,
             address,
         )
-    _call(kernels.varlearn_step, words, 9)
+    call(kernels.varlearn_step, words, 10)
 
 
 def fold(tasks: Sequence[Fold]) -> None:
@@ -280,8 +236,8 @@ def fold(tasks: Sequence[Fold]) -> None:
             task.noise.key,
             address,
         )
-    _call(load().varlearn_fold, words, 7)
-    _changed([task.grad_mean for task in tasks if task.grad_mean is not None])
+    call(load().varlearn_fold, words, 7)
+    changed([task.grad_mean for task in tasks if task.grad_mean is not None])
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
@@ -290,22 +246,27 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
     >>> all_finite([torch.zeros(3)]), all_finite([torch.zeros(3), torch.tensor([1.0, torch.nan])])
     (True, False)
     """
-    finite = ctypes.c_int()
     words: list[int] = []
     for tensor in tensors:
         words += (tensor.numel(), tensor.data_ptr())
-    _call(load().varlearn_check, words, 2, finite)
+    return check(words)
+
+
+def check(words: list[int]) -> bool:
+    """`all_finite` of float32 tensors given by size and address, in turns."""
+    finite = ctypes.c_int()
+    call(load().varlearn_check, words, 2, finite)
     return bool(finite.value)
 
 
-def _call(kernel: Callable[..., None], words: list[int], width: int, flag: ctypes.c_int | None = None) -> None:
+def call(kernel: Callable[..., None], words: list[int], width: int, flag: ctypes.c_int | None = None) -> None:
     """Pass structures of `width` 64-bit words, the number of threads that PyTorch uses, and where to answer."""
     tasks = array("Q", words)
     answer = None if flag is None else ctypes.addressof(flag)
     kernel(tasks.buffer_info()[0], len(words) // width, torch.get_num_threads(), answer)
 
 
-def _changed(params: Sequence[Tensor]) -> None:
+def changed(params: Sequence[Tensor]) -> None:
     """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
     if _INCREMENT_TAKES_LISTS:
         increment_version(params)
@@ -327,7 +288,7 @@ def _agrees(kernels: ctypes.CDLL) -> bool:
             loop.draw([Draw(sample, mean, hess, noise)])
             loop.step([task])
         else:
-            _draw(kernels, [(sample, mean, None, hess, noise, 1.0)])
+            _draw(kernels, [Draw(sample, mean, hess, noise)])
             _step(kernels, [task])
         outcomes.append(torch.stack((sample, mean, momentum, hess)))
     return torch.allclose(*outcomes, rtol=1e-4, atol=1e-4)

@@ -31,6 +31,13 @@ static const uint64_t MIX1 = UINT64_C(0xBF58476D1CE4E5B9), MIX2 = UINT64_C(0x94D
 INLINE float as_float(uint32_t bits) { float real; memcpy(&real, &bits, sizeof real); return real; }
 INLINE uint32_t as_bits(float real) { uint32_t bits; memcpy(&bits, &real, sizeof bits); return bits; }
 
+INLINE uint64_t mix(uint64_t word)
+{
+    word = (word ^ (word >> 30)) * MIX1;
+    word = (word ^ (word >> 27)) * MIX2;
+    return word ^ (word >> 31);
+}
+
 #ifdef __AVX2__
 
 /* AVX2 has no product of 64-bit numbers. With what a compiler makes of one, and of taking words apart, samples and
@@ -92,13 +99,6 @@ INLINE void interleave(Normals *noise, const Lanes *cosine, const Lanes *sine, i
 typedef uint64_t Counter;
 
 INLINE Counter counter_at(uint64_t key, int64_t element) { return key + ((uint64_t)element / 2 + 1) * GOLDEN; }
-
-INLINE uint64_t mix(uint64_t word)
-{
-    word = (word ^ (word >> 30)) * MIX1;
-    word = (word ^ (word >> 27)) * MIX2;
-    return word ^ (word >> 31);
-}
 
 /* Pair k of a group and pair 4 + k go to neighbouring lanes: that needs no shuffles. */
 INLINE void hash(Lanes *angle, Lanes *radius, int group, Counter *counter)

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from varlearn.core.update import kl_divergence
+from varlearn.optim.sharded import combined, local
+from varlearn.optim.state import like
 from varlearn.optim.tasks import state_dtype
 
 
@@ -29,28 +31,29 @@ def elbo(expected_loss: float | Tensor, kl: float | Tensor, ess: float) -> Tenso
 
 def kl(optimizer: Optimizer) -> Tensor:
     """KL(q || p) summed over the trainable parameters of an optimizer with IVON's state."""
-    total = torch.zeros((), dtype=torch.float64)
+    params: list[Tensor] = []
+    parts: list[Tensor] = []
     for group in optimizer.param_groups:
         if group["weight_decay"] == 0.0:
             raise ValueError("weight_decay=0.0 must be > 0 for a KL: the prior is flat and the divergence infinite")
         for param in group["params"]:
             if param.requires_grad:
                 state = optimizer.state.get(param, {})
-                mean = state.get("mean", param.detach())
-                hess = state.get("hess")
-                if hess is None:
+                mean = local(state.get("mean", param.detach()))
+                if "hess" in state:
+                    hess = local(state["hess"])
+                else:
                     hess = torch.full_like(mean, group["hess_init"], dtype=state_dtype(param))
-                part = kl_divergence(
-                    mean, hess, float(group["ess"]), float(group["weight_decay"]), prior_mean(state, group, mean)
-                )
-                total += part.to(total.device)
-    return total
+                m0 = prior_mean(state, group, mean)
+                parts.append(kl_divergence(mean, hess, float(group["ess"]), float(group["weight_decay"]), m0).cpu())
+                params.append(param)
+    return combined(params, torch.stack(parts).view(-1, 1), "sum")[0] if parts else torch.zeros((), dtype=torch.float64)
 
 
 def prior_mean(state: Mapping[str, Any], group: Mapping[str, Any], mean: Tensor | None = None) -> Tensor | float:
-    """m0 of one parameter. Before its first sample, "init" is where the parameter is now."""
+    """m0 of this rank's part of one parameter. Before its first sample, "init" is where the parameter is now."""
     if "prior_mean" in state:
-        return state["prior_mean"]
+        return local(state["prior_mean"])
     if group["prior_mean"] == "init" and mean is not None:
         return mean
     return 0.0 if group["prior_mean"] in (None, "init") else float(group["prior_mean"])
@@ -89,5 +92,4 @@ def assign_prior_mean(
         if not bool(tensor.isfinite().all()):
             raise ValueError(f"prior_mean[{position}] is not finite; replace its NaN and infinite entries")
     for param, tensor in zip(params, given, strict=True):
-        stored = torch.empty_like(param, dtype=state_dtype(param), requires_grad=False)
-        optimizer.state[param]["prior_mean"] = stored.copy_(tensor.detach())
+        optimizer.state[param]["prior_mean"] = like(param, tensor.detach())

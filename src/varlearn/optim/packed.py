@@ -49,12 +49,12 @@ class Segment(NamedTuple):
 
 def draw(tasks: Sequence[Draw], compute: Compute = EAGER) -> None:
     """Perturb each parameter (line 2)."""
-    alike = _sort_out(tasks, loop.draw, lambda t: (t.noise[1:], t.sign, t.mean.dtype, t.param.dtype, t.param.device))
+    alike = _sort_out(tasks, loop.draw, lambda t: (t.noise.scale, t.sign, t.mean.dtype, t.param.dtype, t.param.device))
     for piece in alike:
         first = piece[0].task
         assert isinstance(first, Draw)
         mean, hess = _gather(piece, lambda t: t.mean), _gather(piece, lambda t: t.hess)
-        theta = compute.sample(mean, hess, *_counters(piece, hess), first.noise[1:], first.sign, first.param.dtype)
+        theta = compute.sample(mean, hess, *_counters(piece, hess), first.noise.scale, first.sign, first.param.dtype)
         _scatter(piece, lambda t: t.param, theta)
 
 
@@ -70,7 +70,7 @@ def step(tasks: Sequence[Step], compute: Compute = EAGER) -> None:
         prior_mean = first.prior_mean
         if isinstance(prior_mean, Tensor):
             prior_mean = _gather(piece, lambda t: t.prior_mean)
-        scalars = (first.approximation, first.noise[1:], first.grad_factor, first.clip_factor, first.hyper)
+        scalars = (first.approximation, first.noise.scale, first.grad_factor, first.clip_factor, first.hyper)
         grad = _gather(piece, lambda t: t.grad)
         after = compute.step(q, grad, estimate, *_counters(piece, q.hess), prior_mean, *scalars, first.param.dtype)
         for name, value in zip(q._fields, after, strict=True):
@@ -85,7 +85,7 @@ def fold(tasks: Sequence[Fold]) -> None:
         first = piece[0].task
         assert isinstance(first, Fold)
         hess, grad = _gather(piece, lambda t: t.hess), _gather(piece, lambda t: t.grad)
-        hhat = _estimate(first.approximation, grad.to(hess.dtype), hess, *_counters(piece, hess), first.noise[1:])
+        hhat = _estimate(first.approximation, grad.to(hess.dtype), hess, *_counters(piece, hess), first.noise.scale)
         means = [("estimate_mean", hhat)] + ([] if first.grad_mean is None else [("grad_mean", grad)])
         for name, value in means:
             mean = _gather(piece, lambda t, name=name: getattr(t, name)).clone()
@@ -150,13 +150,13 @@ def _bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
 def _step_kind(task: Step) -> tuple[object, ...]:
     prior = "tensor" if isinstance(task.prior_mean, Tensor) else task.prior_mean
     dtypes = (task.param.dtype, task.hess.dtype, task.grad.dtype)
-    scalars = (task.noise[1:], task.grad_factor, task.clip_factor, task.hyper)
+    scalars = (task.noise.scale, task.grad_factor, task.clip_factor, task.hyper)
     return (task.param.device, dtypes, scalars, task.approximation, task.estimate is None, prior)
 
 
 def _fold_kind(task: Fold) -> tuple[object, ...]:
     dtypes = (task.hess.dtype, task.grad.dtype, None if task.grad_mean is None else task.grad_mean.dtype)
-    return (task.hess.device, dtypes, task.noise[1:], task.approximation, task.count)
+    return (task.hess.device, dtypes, task.noise.scale, task.approximation, task.count)
 
 
 def _same_strides(task: Step) -> Step:

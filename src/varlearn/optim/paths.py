@@ -7,7 +7,6 @@ takes the path that inductor compiles. Everything else takes the packed one.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -36,21 +35,14 @@ def fold(tasks: Sequence[tuple[Group, Fold]]) -> None:
     _carry_out(tasks, loop.fold, packed.fold, native.fold, packed.fold)
 
 
-def keep_and_draw(tasks: Sequence[Draw], copies: Sequence[Tensor], done: ctypes.c_int) -> None:
-    """On the native path: copy the means, perturb the parameters, and set `done`, in one call."""
-    if tasks:
-        params, _, hess, noises, _ = zip(*tasks, strict=True)
-        native.keep_and_draw(params, copies, hess, noises, done)
-
-
-def restore(params: Sequence[Tensor], copies: Sequence[Tensor]) -> None:
-    """On the native path: copy the means back."""
-    native.restore(params, copies)
+def has_native(group: Group) -> bool:
+    """Whether a group asks for the native path, and there is one; compiles it at the first that does."""
+    return _wants_native(group) and native.load_or_warn()
 
 
 def is_native(group: Group, task: Draw | Step | Fold) -> bool:
     """Whether a task takes the native path; compiles it at the first one that could."""
-    return _wants_native(group) and native.supports(task) and native.load_or_warn()
+    return _wants_native(group) and task.noise.grid is None and native.supports(task) and native.load_or_warn()
 
 
 def all_finite(groups: Sequence[Group], tensors: Sequence[Tensor]) -> bool:
@@ -86,7 +78,7 @@ def _carry_out(
 ) -> None:
     by_path: dict[Callable[[Sequence[Task]], None], list[Task]] = {}
     for group, task in tasks:
-        if group["foreach"] is False and not group["fused"]:
+        if task.noise.grid is not None or (group["foreach"] is False and not group["fused"]):
             path = plain
         elif is_native(group, task):
             path = by_c

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from varlearn.optim.sharded import placed_like
 from varlearn.optim.tasks import is_dense, state_dtype
 
 # The tensors among "step", "momentum", "hess", "mean" (of a float16 or bfloat16 parameter) and "prior_mean".
@@ -50,8 +51,8 @@ def of(states: MutableMapping[Tensor, Any], param: Tensor, group: dict[str, Any]
 
 
 def like(param: Tensor, value: Tensor) -> Tensor:
-    """A copy of `value` in the state's dtype, on the parameter's device and in its memory order."""
-    return torch.empty_like(param, dtype=state_dtype(param), requires_grad=False).copy_(value)
+    """A copy of `value` in the state's dtype, on the parameter's device, in its memory order and spread as it is."""
+    return torch.empty_like(param, dtype=state_dtype(param), requires_grad=False).copy_(placed_like(param, value))
 
 
 def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype) -> bool:

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from varlearn.core.noise import Grid
 from varlearn.core.update import Hyper
 
 Approximation = Literal["reparam", "squared_gradient"]
@@ -23,11 +24,19 @@ class Noise(NamedTuple):
         key: of `core.noise`; elements are numbered in the memory order of the parameter.
         ess: lambda at the draw.
         weight_decay: delta at the draw.
+        grid: the numbers of the elements, where a part of a larger tensor is not one run of them; then only `loop`
+            knows what to do.
     """
 
     key: int
     ess: float
     weight_decay: float
+    grid: Grid | None = None
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(lambda, delta), of which sigma is made."""
+        return self.ess, self.weight_decay
 
 
 class Draw(NamedTuple):

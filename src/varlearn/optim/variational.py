@@ -12,18 +12,20 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from varlearn.core.noise import derive_key, fold_in
-from varlearn.optim import checkpoint, distributed, hyper, state
+from varlearn.optim import checkpoint, distributed, hyper, sharded, state
 from varlearn.optim.gate import Gate
+from varlearn.optim.roster import Roster
 from varlearn.optim.tasks import Noise
+from varlearn.optim.uneven import UnevenInputs
 from varlearn.optim.watch import OutsideGradients
-from varlearn.optim.weights import Entry, Sample, SampledWeights
+from varlearn.optim.weights import Sample, SampledWeights
 from varlearn.optim.window import Window
 
 # Training and evaluation draw from different streams of the same seed.
 _TRAIN, _EVAL = 0, 1
 
 
-class VariationalOptimizer(Optimizer):
+class VariationalOptimizer(UnevenInputs, Optimizer):
     """The part of a variational optimizer that does not depend on its update rule.
 
     A subclass fills `defaults` with the names that `hyper.check` knows and implements `_update(window)`.
@@ -36,14 +38,24 @@ class VariationalOptimizer(Optimizer):
     def _start(self) -> None:
         """What is not saved: nothing of it outlives a step but the memory of the copies."""
         self._gate = Gate()
+        self._roster = Roster()
         self._weights = SampledWeights()
         self._window = Window()
         self._block: Sample | None = None
         self._mode: Sample | None = None
         self._given: dict[Tensor, Tensor] = {}
         self._eval_draws = 0
+        self._step_bytes = 0
         self._loading: dict[str, Any] | None = None
         self._outside = OutsideGradients(self._weights)
+
+    @property
+    def step_bytes(self) -> int:
+        """What the last `step()` handed to a reduction over ranks, on top of the gradients, in bytes per rank.
+
+        One state number for each parameter where ranks draw independent noise; 0 with shared noise or shards.
+        """
+        return self._step_bytes
 
     # Sampling
 
@@ -101,7 +113,7 @@ class VariationalOptimizer(Optimizer):
         if not self._window.samples:
             self._window = self._new_window()
         sample = self._sample(train=True)
-        before = self._window.set_aside(sample.entries)
+        before = self._window.set_aside(sample.params)
         self._mode, self._given = None, {}
         try:
             try:
@@ -127,7 +139,7 @@ class VariationalOptimizer(Optimizer):
                 "sampled_params(train=True) inside sampled_params(train=True): a gradient belongs to one sample; "
                 "close the first block before the second, they are averaged"
             )
-        mode_has_gradients = self._mode is not None and any(p.grad is not None for p in self._mode.entries)
+        mode_has_gradients = self._mode is not None and any(p.grad is not None for p in self._mode.params)
         if self._mode in self._weights.open or mode_has_gradients:
             raise RuntimeError(
                 "sampled_params(train=True) after train() and before step(): the gradients of another sample wait; "
@@ -167,31 +179,40 @@ class VariationalOptimizer(Optimizer):
     def _sample(self, train: bool) -> Sample:
         """The next draw: its coordinates, not its numbers."""
         self._check_groups()
-        state.refuse_missing_values(param for group in self.param_groups for param in group["params"])
-        entries = []
-        index = 0
-        for group in self.param_groups:
-            key, ess, weight_decay = self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"])
-            for param in group["params"]:
-                if param.requires_grad:
-                    self._outside.watch(param)
-                    noise = Noise(fold_in(key, index), ess, weight_decay)
-                    entries.append(Entry(param, state.of(self.state, param, group), noise, group))
-                index += 1
+        members = self._roster.call(self.param_groups, self.state)
+        for member in members:
+            self._outside.watch(member.param)
+        draws = {
+            id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
+            for group in self.param_groups
+        }
         self._eval_draws += not train
-        return Sample(train, entries, distributed.LocalProducts(entries) if train and self._is_distributed() else None)
+        sample = Sample(train, members, draws)
+        if train and self._is_distributed():
+            sample.products = distributed.LocalProducts(sample.entries.values())
+        return sample
 
     def _is_distributed(self) -> bool:
         """Whether ranks draw independent noise, so that products must be averaged and not only gradients."""
-        return distributed.world_size() > 1 and any(group["noise"] == "independent" for group in self.param_groups)
+        return any(self._replica(group) is not None for group in self.param_groups)
+
+    def _replica(self, group: dict[str, Any]) -> int | None:
+        """Which noise this rank draws for a group; None where all ranks draw the same."""
+        if distributed.world_size() == 1 or group["noise"] == "shared":
+            return None
+        # Sharded parameters make one model of the ranks, with one sample.
+        has_shards = any(sharded.is_sharded(param) for group in self.param_groups for param in group["params"])
+        return None if has_shards else distributed.rank()
 
     def _new_window(self) -> Window:
-        return distributed.DistributedWindow() if self._is_distributed() else Window()
+        if not self._is_distributed():
+            return Window()
+        return distributed.DistributedWindow(self.param_groups[0]["draws"], self._divide_by_all)
 
     def _draw_key(self, group: dict[str, Any], train: bool) -> int:
         if train:
             draw = group["draws"] + len(self._window.samples)
-            return derive_key(group["seed"], draw, replica=distributed.replica(group["noise"]), stream=_TRAIN)
+            return derive_key(group["seed"], draw, replica=self._replica(group) or 0, stream=_TRAIN)
         return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
 
     def _check_groups(self) -> None:
@@ -231,7 +252,8 @@ class VariationalOptimizer(Optimizer):
         """Update the posterior from the samples since the last step.
 
         Args:
-            closure: computes the loss and calls backward. It is run at `mc_samples` fresh samples.
+            closure: computes the loss and calls backward. It is run at `mc_samples` fresh samples; after `train()` once
+                at its sample, where gradients of earlier micro-batches may wait.
 
         Returns:
             The mean of the closure's losses, or None.
@@ -248,6 +270,7 @@ class VariationalOptimizer(Optimizer):
                 for group in self.param_groups:
                     group["draws"] += len(window.samples)
                 window.finish()
+                self._step_bytes = window.bytes
                 self._update(window)
             return loss
         finally:
@@ -258,7 +281,8 @@ class VariationalOptimizer(Optimizer):
         """The rule: take the averages of `window` into the state and the weights."""
 
     def _run(self, closure: Callable[[], Any]) -> Any:
-        self.eval()
+        if self._mode is not None:
+            return self._run_in_mode(closure)
         if self._window.samples:
             raise RuntimeError(
                 f"step(closure) draws its own samples, and {len(self._window.samples)} block(s) are waiting for a "
@@ -277,6 +301,17 @@ class VariationalOptimizer(Optimizer):
         if isinstance(losses[0], Tensor):
             return torch.stack([loss.detach() for loss in losses]).mean(0)
         return sum(losses) / len(losses)
+
+    def _run_in_mode(self, closure: Callable[[], Any]) -> Any:
+        """After `train()` the closure is the last micro-batch of its sample; Lightning accumulates this way."""
+        self.train()
+        try:
+            with torch.enable_grad():
+                loss = closure()
+        except BaseException:
+            self.eval()
+            raise
+        return loss.detach() if isinstance(loss, Tensor) else loss
 
     def _closed_window(self) -> Window | None:
         """The window of this step with all its samples closed, or None where there is nothing to do."""
@@ -300,7 +335,8 @@ class VariationalOptimizer(Optimizer):
         with_grad = [
             p for group in self.param_groups for p in group["params"] if p.requires_grad and p.grad is not None
         ]
-        if any(bool(p.grad.count_nonzero()) if p.grad.layout == torch.strided else True for p in with_grad):
+        grads = [sharded.local(p.grad) for p in with_grad]
+        if any(bool(grad.count_nonzero()) if grad.layout == torch.strided else True for grad in grads):
             raise RuntimeError(
                 "step() without a sample: the gradients were taken at the mean. Run forward and backward inside "
                 "`with optimizer.sampled_params(train=True):`, or call optimizer.train() before them"

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
+from varlearn.optim.sharded import local
 from varlearn.optim.weights import SampledWeights
 
 
@@ -39,7 +40,8 @@ class OutsideGradients:
 
     def drop_zeroed(self) -> None:
         """Forget gradients that were set to zero in place."""
-        self._grads = {param: grad for param, grad in self._grads.items() if self.has(param) and bool(grad.any())}
+        kept = {param: grad for param, grad in self._grads.items() if self.has(param)}
+        self._grads = {param: grad for param, grad in kept.items() if bool(local(grad).any())}
 
     def has(self, param: Tensor) -> bool:
         """Whether the parameter's present gradient has a contribution from outside."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from varlearn.optim import paths
+from varlearn.core.noise import fold_in
+from varlearn.optim import paths, sharded
+from varlearn.optim.native_batch import Addresses, Batch
+from varlearn.optim.roster import Member
+from varlearn.optim.sharded import local, reshard
 from varlearn.optim.tasks import Draw, Noise
 
 
@@ -36,14 +41,50 @@ class Sample:
 
     Attributes:
         train: whether its gradients are for `step()`.
-        entries: parameter -> its noise. A parameter that is not here was not perturbed.
+        members: the parameters that it perturbs.
+        draws: id of a group -> the key of the draw, and the scale of sigma.
         products: collects hhat during backward, where ranks draw independent noise.
+        is_sharded: whether a parameter is spread over ranks; this rank then draws its part.
     """
 
-    def __init__(self, train: bool, entries: list[Entry], products: Products | None = None) -> None:
+    def __init__(self, train: bool, members: Sequence[Member], draws: Mapping[int, Noise]) -> None:
         self.train = train
-        self.entries = {entry.param: entry for entry in entries}
-        self.products = products
+        self.members = members
+        self.draws = draws
+        self.products: Products | None = None
+        self._is_fresh = True
+        self.is_sharded = any(member.native is None and sharded.is_sharded(member.param) for member in members)
+
+    @property
+    def params(self) -> Iterable[Tensor]:
+        """The parameters that it perturbs."""
+        return (member.param for member in self.members)
+
+    @cached_property
+    def addresses(self) -> dict[int, Addresses]:
+        """Id of a parameter -> its addresses, where it has them."""
+        return {id(member.param): member.native for member in self.members if member.native is not None}
+
+    @cached_property
+    def entries(self) -> dict[Tensor, Entry]:
+        """Parameter -> its noise. A parameter that is not here was not perturbed."""
+        return {member.param: self.entry(member) for member in self.members}
+
+    def meet_again(self) -> None:
+        """Before it goes into the weights: not for the first time, and a parameter may have moved since."""
+        if self._is_fresh:
+            self._is_fresh = False
+            return
+        self.members = [
+            member if member.native is None or member.native.hold() else member._replace(native=None)
+            for member in self.members
+        ]
+
+    def entry(self, member: Member) -> Entry:
+        """A member's noise."""
+        draw = self.draws[id(member.group)]
+        noise = sharded.noise(member.param, fold_in(draw.key, member.index), draw.ess, draw.weight_decay)
+        return Entry(member.param, member.state, noise, member.group)
 
 
 class SampledWeights:
@@ -62,8 +103,7 @@ class SampledWeights:
         self._written: Sample | None = None
         self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
-        self._fused: tuple[list[Tensor], list[Tensor]] = ([], [])  # copied and perturbed in one call, over when _done
-        self._done = ctypes.c_int()
+        self._batch = Batch([])  # perturbed in one call
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id: hashing a tensor is ten times slower
 
     @property
@@ -95,28 +135,33 @@ class SampledWeights:
         if self._written is sample and sample is not None:
             return
         torch.clear_autocast_cache()  # autocast keeps casts of the weights, and would not see them change
+        if any(each is not None and each.is_sharded for each in (sample, self._written)):
+            reshard()
         self._hide()
         if sample is None:
             return
         self._written = sample
-        fused, kept, tasks, copies = [], [], [], []
-        for entry in sample.entries.values():
+        sample.meet_again()
+        kept = []
+        for entry in [sample.entry(member) for member in sample.members if member.native is None]:
             if "mean" in entry.state:
-                refresh_mean(entry.param, entry.state["mean"])
+                refresh_mean(local(entry.param), local(entry.state["mean"]))
                 kept.append(entry)
             elif entry.group["memory"] == "lean":
                 paths.draw([(entry.group, _in_place(entry))])
                 self._added.append(entry)
-            elif paths.is_native(entry.group, task := _in_place(entry)):
-                fused.append(entry.param)
-                tasks.append(task)
-                copies.append(self._copy_of(entry.param))
             else:
-                self._copy_of(entry.param).copy_(entry.param)
+                self._copy_of(entry.param).copy_(local(entry.param))
                 kept.append(entry)
-        self._kept, self._fused = kept, (fused, copies)
-        paths.keep_and_draw(tasks, copies, self._done)
+        self._kept = kept
+        self._batch_of(sample).put_in(sample.draws)
         paths.draw([(entry.group, _in_place(entry)._replace(mean=self._mean(entry))) for entry in kept])
+
+    def _batch_of(self, sample: Sample) -> Batch:
+        natives = [(member.native, member.group) for member in sample.members if member.native is not None]
+        if natives != self._batch.members:
+            self._batch = Batch(natives, self._batch)
+        return self._batch
 
     def _hide(self) -> None:
         while self._added:
@@ -124,25 +169,24 @@ class SampledWeights:
             paths.draw([(entry.group, _in_place(entry)._replace(sign=-1.0))])
             self._added.pop()
         for entry in self._kept:
-            entry.param.copy_(self._mean(entry))
+            local(entry.param).copy_(self._mean(entry))
         self._kept = []
-        if self._done.value:
-            paths.restore(*self._fused)
-            self._done.value = 0
+        self._batch.take_out()
         self._written = None
 
     def _mean(self, entry: Entry) -> Tensor:
-        return entry.state["mean"] if "mean" in entry.state else self._copies[id(entry.param)][1]
+        return local(entry.state["mean"]) if "mean" in entry.state else self._copies[id(entry.param)][1]
 
     def _copy_of(self, param: Tensor) -> Tensor:
-        known = self._copies.get(id(param))
-        if known is None or not _same_layout(known[1], param):
-            known = self._copies[id(param)] = param, torch.empty_like(param, requires_grad=False)
+        known, part = self._copies.get(id(param)), local(param)
+        if known is None or not _same_layout(known[1], part):
+            known = self._copies[id(param)] = param, torch.empty_like(part, requires_grad=False)
         return known[1]
 
 
 def _in_place(entry: Entry) -> Draw:
-    return Draw(entry.param, entry.param, entry.state["hess"], entry.noise)
+    part = local(entry.param)
+    return Draw(part, part, local(entry.state["hess"]), entry.noise)
 
 
 def refresh_mean(param: Tensor, mean: Tensor) -> None:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from varlearn.optim import loop, paths
+from varlearn.optim.native_batch import Addresses
+from varlearn.optim.sharded import is_sharded, local, placed_like
 from varlearn.optim.tasks import Fold, Noise
 from varlearn.optim.weights import Entry, Sample
 
@@ -23,9 +25,11 @@ class Window:
     Attributes:
         samples: closed samples, oldest first.
         grads: parameter -> mean gradient. The same object as `p.grad` unless the user has cleared that.
-        estimates: parameter -> mean of hhat, once there are two samples; before, only what the caller handed in.
+        estimates: parameter -> mean of hhat, once there are two samples; before, only what the caller handed in. Of a
+            sharded parameter this rank's part.
         given: parameters whose hhat the caller computed; it does not follow what happens to the gradient.
         cleared: `zero_grad()` was called since the last sample closed, so `p.grad` says nothing.
+        bytes: what this rank handed to collectives for the averages.
     """
 
     def __init__(self) -> None:
@@ -34,6 +38,7 @@ class Window:
         self.estimates: dict[Tensor, Tensor] = {}
         self.given: set[Tensor] = set()
         self.cleared = False
+        self.bytes = 0
         self._captured: dict[Tensor, Tensor] = {}
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
@@ -61,9 +66,16 @@ class Window:
             sample: the one that was in the weights.
             given: hhat of the parameters for which the caller computed it, from this sample.
         """
-        new = {param: dense_grad(param) for param in sample.entries if param.grad is not None}
+        new = {param: dense_grad(param) for param in sample.params if param.grad is not None}
+        if sample.is_sharded and not new:
+            raise RuntimeError(
+                "a training block ended without a gradient of the sharded parameters: backward did not run, or "
+                "set_requires_gradient_sync(False) held it back; run all micro-batches of a sample in one block, and "
+                "let the last of them synchronize"
+            )
+        given = {param: local(placed_like(param, estimate)) for param, estimate in given.items()}
         if not self.samples:
-            self.grads, self.estimates = new, dict(given)
+            self.grads, self.estimates = new, given
         else:
             self._average(sample, new, given)
         self.samples.append(sample)
@@ -77,7 +89,7 @@ class Window:
         for param, grad in new.items():
             if param not in self.grads:
                 self.grads[param] = torch.zeros_like(grad)
-                self.estimates[param] = torch.zeros_like(sample.entries[param].state["hess"])
+                self.estimates[param] = torch.zeros_like(local(sample.entries[param].state["hess"]))
         for param, mean in self.grads.items():
             if param not in new or param in given:
                 # A loss that does not reach a parameter in one of the samples has gradient zero there.
@@ -92,14 +104,14 @@ class Window:
 
     def _capture(self) -> None:
         """Keep the mean gradient as backward left it, to see later what the user did to `p.grad`."""
-        self._captured = {param: grad.clone() for param, grad in self.grads.items()}
+        self._captured = {param: local(grad).clone() for param, grad in self.grads.items()}
 
     def _fold_first(self, first: Sample) -> None:
         own = [param for param in self.grads if param not in self.given]
         for param in self.given:
             self.estimates[param] = self.estimates[param].to(first.entries[param].state["hess"].dtype, copy=True)
         for param in own:
-            self.estimates[param] = torch.zeros_like(first.entries[param].state["hess"])
+            self.estimates[param] = torch.zeros_like(local(first.entries[param].state["hess"]))
         paths.fold([_fold(first.entries[param], self.grads[param], None, self.estimates[param], 0) for param in own])
         # A view may be a slice of a communication buffer that the next backward overwrites.
         self.grads = {param: grad.clone() if grad._is_view() else grad for param, grad in self.grads.items()}
@@ -108,10 +120,21 @@ class Window:
         """Before the averages are used; here they are complete."""
 
     def gradient(self, param: Tensor) -> Tensor | None:
-        """What `step()` uses: `p.grad` as it is now (clipped, unscaled), or the captured mean where it was cleared."""
+        """What `step()` uses: `p.grad` as it is now (clipped, unscaled), or the captured mean where it was cleared.
+
+        Of a sharded parameter this rank's part.
+        """
         if param.grad is None or self.cleared:
-            return self.grads.get(param)
-        return dense_grad(param)
+            grad = self.grads.get(param)
+            return None if grad is None else local(grad)
+        return local(dense_grad(param))
+
+    def addresses(self, param: Tensor, grad: Tensor) -> Addresses | None:
+        """Where a parameter lies, if the native path can take this gradient, of one sample, into it as it is."""
+        if len(self.samples) > 1 or self.estimates:
+            return None
+        at = self.samples[0].addresses.get(id(param))
+        return at if at is not None and at.take(grad) else None
 
     def noise(self, param: Tensor) -> Noise:
         """What perturbed a parameter; of the first sample that did."""
@@ -138,14 +161,20 @@ class Window:
 
 
 def _fold(entry: Entry, grad: Tensor, mean: Tensor | None, estimate: Tensor, count: int) -> tuple[dict[str, Any], Fold]:
-    group = entry.group
-    return group, Fold(grad, mean, estimate, entry.state["hess"], group["hess_approx"], entry.noise, count)
+    group, mean = entry.group, None if mean is None else local(mean)
+    hess = local(entry.state["hess"])
+    return group, Fold(local(grad), mean, estimate, hess, group["hess_approx"], entry.noise, count)
 
 
 def dense_grad(param: Tensor) -> Tensor:
-    """`p.grad`, made dense where an embedding left it sparse."""
+    """`p.grad`, made dense where an embedding left it sparse, and spread over the ranks as the parameter is."""
     grad = param.grad
     assert grad is not None
+    if is_sharded(grad):
+        placed = placed_like(param, grad)
+        if placed is not grad:
+            param.grad = placed
+        return placed
     if grad.layout != torch.strided:
         param.grad = grad = grad.to_dense()
     return grad

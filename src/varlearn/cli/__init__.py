@@ -1,0 +1,83 @@
+"""The command line: `varlearn list | train | predict | score | report | reproduce | demo`, also `python -m varlearn`.
+
+Exit codes: 0 done; 1 an error in the data or the settings; 2 wrong use: an unknown flag, a folder that holds something
+else; 3 a file could not be written; 4 the loss became NaN or infinite; 130 Ctrl-C; 141 the reader of the output went
+away; 143 SIGTERM. Errors are one line on the standard error; with `--debug` their traceback follows.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+OK, ERROR, USAGE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141
+NEEDED = ("cyclopts", "rich")
+
+
+def main(tokens: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        tokens: words of the command line; None for those of the process.
+
+    Returns:
+        The exit code.
+    """
+    words = list(sys.argv[1:] if tokens is None else tokens)
+    debug = "--debug" in words
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± still gets its table
+    try:
+        code = _run([word for word in words if word != "--debug"])
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more at its exit
+        return CLOSED_PIPE
+    except KeyboardInterrupt:
+        return _failed("interrupted", INTERRUPTED, debug)
+    except SystemExit as stop:  # a run that was interrupted and has saved itself says so before
+        if debug:
+            raise
+        return stop.code if isinstance(stop.code, int) else OK if stop.code is None else _failed(str(stop.code), ERROR)
+    except Exception as error:
+        return _failed(_words(error), getattr(error, "exit_code", ERROR), debug)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        from cyclopts import CycloptsError
+
+        from varlearn.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name in NEEDED:
+            return _failed(f"the command line needs {error.name}; pip install 'varlearn[cli]'", ERROR)
+        raise
+    try:
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _failed(f"{_words(error)} See {_help_command(words)}.", USAGE)
+    return code if isinstance(code, int) else OK
+
+
+def _help_command(words: list[str]) -> str:
+    from varlearn.cli.app import app
+
+    command = words[0] if words and not words[0].startswith("-") and words[0] in app else ""
+    return f"varlearn {command} --help".replace("  ", " ")
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _failed(words: str, code: int, debug: bool = False) -> int:
+    print(f"varlearn: {words}", file=sys.stderr)
+    if debug:
+        import traceback
+
+        traceback.print_exc()
+    return code

@@ -1,0 +1,130 @@
+"""From flags and files to a run: every setting of a `Run` as an optional flag, and what is given laid over a recipe."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import field, fields, is_dataclass, make_dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from cyclopts import Parameter
+
+from varlearn.train.config import Run, from_json, to_json
+
+NAMED_APART = ("recipe", "scale", "seed")  # arguments of the command itself
+
+
+class Unset:
+    """The value of a flag that was not given; None is a value of its own, as in `--data.subset none`."""
+
+    def __repr__(self) -> str:
+        return "unset"
+
+
+UNSET = Unset()
+
+
+def optional(cls: type) -> type:
+    """A dataclass with the same fields and words, each of them unset unless given.
+
+    >>> from varlearn.train.config import Optim
+    >>> optional(Optim)(lr=0.1).beta1
+    unset
+    """
+    hints = get_type_hints(cls)
+    made = []
+    for item in fields(cls):
+        hint = hints[item.name]
+        if cls is Run and item.name in NAMED_APART:
+            continue
+        if is_dataclass(hint):
+            nested = Parameter(group=f"{item.name}: {_summary(hint)}")(optional(hint))  # type: ignore[arg-type]
+            made.append((item.name, nested, field(default_factory=nested)))
+        else:
+            made.append((item.name, hint, field(default=UNSET)))
+    result = make_dataclass(cls.__name__, made, frozen=True)
+    result.__doc__, result.__module__ = cls.__doc__, __name__
+    return result
+
+
+def given(settings: Any) -> dict[str, Any]:
+    """The fields that were set, nested as they are.
+
+    >>> from varlearn.train.config import Optim
+    >>> given(optional(Optim)(lr=0.1, ess=None))
+    {'lr': 0.1, 'ess': None}
+    """
+    values = {item.name: getattr(settings, item.name) for item in fields(settings)}
+    nested = {name: given(value) if is_dataclass(value) else value for name, value in values.items()}
+    return {name: value for name, value in nested.items() if value is not UNSET and value != {}}
+
+
+def laid_over(base: Run, changes: dict[str, Any]) -> Run:
+    """The run with the changes made; a key that no run has is an error that names the nearest.
+
+    >>> laid_over(Run(), {"optim": {"lr": 0.5}}).optim.lr
+    0.5
+    >>> laid_over(Run(), {"optim": {"lrr": 0.5}})
+    Traceback (most recent call last):
+    ...
+    ValueError: optim.lrr is not a setting of a run; did you mean optim.lr?
+    """
+    return from_json(json.dumps(_merged(json.loads(to_json(base)), changes)))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Settings from a TOML file, or from a JSON file such as a run's `config.json`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"--config {path} cannot be read: {error.strerror}") from error
+    try:
+        values = json.loads(text) if path.suffix == ".json" else _toml(text)
+    except ValueError as error:
+        raise ValueError(f"--config {path} is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"--config {path} must hold settings by name, not a {type(values).__name__}")
+    return values
+
+
+def as_flags(changes: dict[str, Any], prefix: str = "") -> list[str]:
+    """Flags that make the changes, for a command that somebody else will run.
+
+    >>> as_flags({"optim": {"hess_init": 0.1, "ess": None}})
+    ['--optim.hess_init', '0.1', '--optim.ess', 'none']
+    """
+    flags: list[str] = []
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            flags += as_flags(value, f"{prefix}{name}.")
+        elif isinstance(value, bool):
+            flags.append(f"--{prefix}{name}" if value else f"--{prefix}no-{name}")
+        else:
+            flags += [f"--{prefix}{name}", "none" if value is None else str(value)]
+    return flags
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, value in changes.items():
+        if isinstance(value, dict) and isinstance(base.get(name), dict):
+            merged[name] = _merged(base[name], value)
+        else:
+            merged[name] = str(value) if value in (float("inf"), float("-inf")) else value
+    return merged
+
+
+def _toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        try:
+            import tomli as tomllib  # pyright: ignore[reportMissingImports]
+        except ModuleNotFoundError:
+            raise ImportError("Python 3.10 reads no TOML by itself; pip install tomli, or give a JSON file") from None
+    return tomllib.loads(text)
+
+
+def _summary(cls: Any) -> str:
+    return (cls.__doc__ or "").split("\n")[0].rstrip(".")

@@ -1,0 +1,55 @@
+"""What the command line prints: tables and lines that fit a terminal, a pipe, and a screen of 40 columns."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+WIDE = 160  # columns where nobody says how many there are: a pipe or a file
+
+
+def console() -> Console:
+    """Where results go: the standard output, in colour if it is a terminal that wants some."""
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, soft_wrap=False, width=None if known else WIDE)
+
+
+def say(words: str) -> None:
+    """A remark beside the results, on the standard error."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", numbers: int = 0) -> None:
+    """Print a table.
+
+    Args:
+        columns: their names.
+        rows: cells of each row.
+        title: above the table.
+        numbers: how many columns at the right hold numbers; they are aligned to the right.
+    """
+    made = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        right = place >= len(columns) - numbers
+        made.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    console().print(made)
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Mean and standard deviation; the mean alone of a single value.
+
+    >>> spread([1.0, 3.0], 1), spread([2.0], 2), spread([], 2)
+    ('2.0 ± 1.4', '2.00', '–')
+    """
+    if not values:
+        return "–"
+    mean = f"{statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"

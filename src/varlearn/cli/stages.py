@@ -1,0 +1,70 @@
+"""`varlearn predict`, `score` and `report`: the later stages of a run, each from its neighbour's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from varlearn.cli.show import say
+from varlearn.cli.train import show_metrics
+from varlearn.train import RunFolder
+from varlearn.train.evaluate import predict_run, score_run
+
+
+def predict(
+    run: Path,
+    /,
+    *,
+    device: str | None = None,
+    quiet: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Predict the test set, and the data sets out of the domain, with the posterior of a trained run.
+
+    Reads posterior.safetensors, writes predictions.safetensors.
+
+    Args:
+        run: folder of the run.
+        device: where to compute; a GPU if there is one unless given.
+        quiet: no progress.
+    """
+    predict_run(run, device=device, progress=False if quiet else None)
+    say(f"wrote {RunFolder(run).predictions}; next: varlearn score {run}")
+    return 0
+
+
+def score(run: Path, /) -> int:
+    """Score the predictions of a run.
+
+    Reads predictions.safetensors, writes metrics.json.
+
+    Args:
+        run: folder of the run.
+    """
+    score_run(run)
+    show_metrics(RunFolder(run))
+    return 0
+
+
+def report(*runs: Path, out: Path | None = None) -> int:
+    """Make a page with figures from one run, or several side by side.
+
+    Writes report.html, which needs nothing but a browser, and the figures as PNG and SVG.
+
+    Args:
+        runs: folders of runs.
+        out: folder for the page and the figures; that of the run, or runs/report for several, unless given.
+    """
+    if not runs:
+        raise ValueError("no run given; name the folder of at least one, e.g. varlearn report runs/x")
+    try:
+        from varlearn.report import write_report
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "cycler"):
+            raise
+        raise ModuleNotFoundError("a report needs matplotlib; pip install 'varlearn[plot]'") from error
+    target = out or (runs[0] if len(runs) == 1 else Path("runs") / "report")
+    page = write_report(runs, target)
+    say(f"wrote {page}")
+    return 0

@@ -1,0 +1,124 @@
+"""`varlearn train`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from varlearn.cli.overrides import given, laid_over, optional, read_settings
+from varlearn.cli.show import console, say, spread, table
+from varlearn.recipes import recipe as named
+from varlearn.train import RunFolder, fit, open_logger, to_json
+from varlearn.train.config import Run
+from varlearn.train.evaluate import predict_run, score_run
+
+if TYPE_CHECKING:
+    Settings = Run
+else:
+    Settings = optional(Run)
+
+
+def train(
+    recipe: str | None = None,
+    /,
+    *,
+    out: Path | None = None,
+    scale: Literal["small", "paper"] | None = None,
+    seed: int | None = None,
+    resume: Annotated[bool, Parameter(negative="")] = False,
+    config: Path | None = None,
+    logger: Literal["tensorboard", "trackio", "wandb"] | None = None,
+    device: str | None = None,
+    quiet: Annotated[bool, Parameter(negative="")] = False,
+    settings: Annotated[Settings | None, Parameter(name="*", show_default=False)] = None,
+) -> int:
+    """Train a recipe, predict the test set at the mean and averaged over the posterior, and score both.
+
+    What a recipe sets, a file given with --config may change, and a flag such as --optim.lr has the last word. Nothing
+    else follows from a change: after another --data.subset or --train.epochs, IVON's ess and beta2 are still those of
+    the recipe. `none` is a value: `--data.subset none` takes all examples.
+
+    Several devices or processes: torchrun --nproc-per-node 8 -m varlearn train ...
+
+    Args:
+        recipe: its name; varlearn list shows them all. Not needed with --config or with --resume.
+        out: folder of the run; runs/RECIPE-SCALE-seedSEED unless given.
+        scale: "small" for two cores and minutes (the default), "paper" for the paper's own setting.
+        seed: of initialization, order of the data, augmentation and noise; 0 unless given.
+        resume: go on with the run in the folder, or begin it if there is none.
+        config: TOML file with settings, e.g. lr = 0.1 below [optim]; or the config.json of another run.
+        logger: also log to this package.
+        device: where to compute, e.g. cuda:1; a GPU if there is one unless given.
+        quiet: no progress.
+        settings: see below.
+    """
+    run = chosen(recipe, out if resume else None, scale, seed, config, given(settings) if settings is not None else {})
+    folder = RunFolder(out if out is not None else Path("runs") / f"{run.recipe}-{run.scale}-seed{run.seed}")
+    first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun starts, one talks
+    if first:
+        console().print(to_json(run), end="", markup=False)
+        say(f"writing to {folder.out}")
+    log = open_logger(logger, folder.out, json.loads(to_json(run))) if logger and first else None
+    fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
+    if first:
+        predict_run(folder.out, device=device, progress=False if quiet else None)
+        score_run(folder.out)
+        show_metrics(folder)
+        say(f"see also: varlearn report {folder.out}")
+    return 0
+
+
+def chosen(
+    recipe: str | None,
+    resumed: Path | None,
+    scale: Literal["small", "paper"] | None,
+    seed: int | None,
+    config: Path | None,
+    flags: dict[str, Any],
+) -> Run:
+    """The run that the arguments stand for: a recipe or a folder's run, then the file, then the flags."""
+    if recipe is not None:
+        base = named(recipe, scale or "small", 0)
+    elif resumed is not None and RunFolder(resumed).config.exists():
+        base = RunFolder(resumed).read_run()
+    elif config is not None:
+        base = Run()
+    else:
+        raise ValueError("no RECIPE given; varlearn list shows them, --config FILE describes a run of your own")
+    if config is not None:
+        base = laid_over(base, read_settings(config))
+    apart = {name: value for name, value in (("scale", scale), ("seed", seed)) if value is not None}
+    return laid_over(base, {**flags, **apart})
+
+
+def show_metrics(folder: RunFolder) -> None:
+    """Print the metrics of a run: a row for each, a column for each kind of prediction."""
+    metrics = json.loads(folder.metrics.read_text(encoding="utf-8"))
+    kinds = [kind for kind in ("mean", "averaged") if kind in metrics]
+    titles = {"mean": "at the mean", "averaged": "averaged"}
+    names = dict.fromkeys(name for kind in kinds for name in flat(metrics[kind]))
+    rows = [[name, *(_cell(flat(metrics[kind]).get(name)) for kind in kinds)] for name in names]
+    table(["metric", *(titles[kind] for kind in kinds)], rows, title=str(folder.out), numbers=len(kinds))
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, float]:
+    """Numbers of nested dicts by their joined names.
+
+    >>> flat({"nll": 0.5, "ood": {"svhn": {"auroc": 0.9}}})
+    {'nll': 0.5, 'ood.svhn.auroc': 0.9}
+    """
+    numbers: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            numbers |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            numbers[f"{prefix}{name}"] = float(value)
+    return numbers
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else spread([value], 4)

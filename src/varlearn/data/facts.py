@@ -1,0 +1,53 @@
+"""What is fixed about each data set, whether or not its files are at hand; the synthetic twins are made from it."""
+
+from __future__ import annotations
+
+from varlearn.data import ag_news, glue, imdb, sentiment, uci
+from varlearn.data.cifar import CIFAR10, CIFAR100
+from varlearn.data.digits import DIGITS
+from varlearn.data.flowers102 import FLOWERS102
+from varlearn.data.imagenet import IMAGENET
+from varlearn.data.imageset import ImageSet, numbered
+from varlearn.data.mnist import FASHION_MNIST, MNIST
+from varlearn.data.pack import UNLABELLED
+from varlearn.data.svhn import SVHN
+from varlearn.data.tinyimagenet import TINYIMAGENET
+
+_SMALL = (3, 32, 32)
+
+IMAGES: dict[str, ImageSet] = {
+    "cifar10": CIFAR10,
+    "cifar10-corrupted": CIFAR10,
+    "cifar100": CIFAR100,
+    "cifar100-pack": ImageSet(CIFAR100.classes, _SMALL, {"test": 2_033}),
+    "cifar10c": CIFAR10,
+    "digits": DIGITS,
+    "fashion_mnist": FASHION_MNIST,
+    "flowers102": FLOWERS102,
+    "flowers102-pack": ImageSet(numbered(102), _SMALL, {"test": 5_000}),
+    "imagenet": IMAGENET,
+    "mnist": MNIST,
+    "svhn": SVHN,
+    "svhn-pack": ImageSet(UNLABELLED, _SMALL, {"test": 55}),
+    "tinyimagenet": TINYIMAGENET,
+    "tinyimagenet-pack": ImageSet(numbered(200), _SMALL, {"test": 5_000}),
+}
+"""Sets of images."""
+
+TEXTS: dict[str, tuple[str, ...]] = {
+    "ag_news": ag_news.CLASSES,
+    "ag_news-pack": ag_news.CLASSES,
+    "ag_news-pack-human": ag_news.CLASSES,
+    "imdb": imdb.CLASSES,
+    "rotten_tomatoes": sentiment.CLASSES,
+    "sst5": sentiment.SST5_CLASSES,
+    "stsb": (),
+    **{name: task.classes for name, task in glue.TASKS.items()},
+}
+"""Classes of the labelled texts; none for scores."""
+
+CORPORA: tuple[str, ...] = ("brown", "tinyshakespeare", "wikitext2")
+"""Texts for language modelling."""
+
+TABLES: dict[str, int] = {name: columns for name, (_, _, columns, _) in uci.SHAPES.items()}
+"""Columns of the tables."""

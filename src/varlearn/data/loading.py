@@ -1,0 +1,141 @@
+"""From a name to examples: the table of all data sets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from varlearn.data.ag_news import ag_news, ag_news_pack, ag_news_pack_human
+from varlearn.data.cifar import cifar10, cifar100
+from varlearn.data.cifar10c import cifar10_corrupted, cifar10c
+from varlearn.data.corpora import brown, stream, text_file, tinyshakespeare, wikitext2
+from varlearn.data.digits import digits
+from varlearn.data.examples import Examples
+from varlearn.data.flowers102 import flowers102
+from varlearn.data.glue import TASKS, stsb
+from varlearn.data.imagenet import imagenet
+from varlearn.data.imdb import imdb
+from varlearn.data.mnist import fashion_mnist, mnist
+from varlearn.data.pack import cifar100_pack, flowers102_pack, svhn_pack, tinyimagenet_pack
+from varlearn.data.sentiment import rotten_tomatoes, sst5
+from varlearn.data.svhn import svhn
+from varlearn.data.texts import Texts, TextSource, tokenized
+from varlearn.data.tinyimagenet import tinyimagenet
+from varlearn.data.uci import LOADERS as UCI
+
+IMAGES: dict[str, Callable[..., Examples]] = {
+    "cifar10": cifar10,
+    "cifar10-corrupted": cifar10_corrupted,
+    "cifar100": cifar100,
+    "cifar100-pack": cifar100_pack,
+    "cifar10c": cifar10c,
+    "digits": digits,
+    "fashion_mnist": fashion_mnist,
+    "flowers102": flowers102,
+    "flowers102-pack": flowers102_pack,
+    "imagenet": imagenet,
+    "mnist": mnist,
+    "svhn": svhn,
+    "svhn-pack": svhn_pack,
+    "tinyimagenet": tinyimagenet,
+    "tinyimagenet-pack": tinyimagenet_pack,
+}
+TEXTS: dict[str, TextSource] = {
+    "ag_news": ag_news,
+    "ag_news-pack": ag_news_pack,
+    "ag_news-pack-human": ag_news_pack_human,
+    "imdb": imdb,
+    "rotten_tomatoes": rotten_tomatoes,
+    "sst5": sst5,
+    "stsb": stsb,
+    **{name: task.texts for name, task in TASKS.items()},
+}
+CORPORA: dict[str, Callable[[str, Path | None], str]] = {
+    "brown": brown,
+    "tinyshakespeare": tinyshakespeare,
+    "wikitext2": wikitext2,
+}
+
+
+def names() -> list[str]:
+    """The names that `load` knows, in alphabetical order.
+
+    >>> "digits" in names()
+    True
+    """
+    return sorted([*IMAGES, *TEXTS, *CORPORA, *UCI])
+
+
+def load(name: str, split: str, root: Path | str | None = None, **options: Any) -> Examples:
+    """One split of a data set.
+
+    Args:
+        name: one of `names()`, or the path of a text file that ends in ".txt".
+        split: "train", "test", or another that the set has.
+        root: folder that holds the data; where None, `VARLEARN_DATA` and the cache are searched and what neither has is
+            downloaded.
+        **options: the set's own, see `options_of`; for texts `tokens` ("words", "bytes", "gpt2"), `vocab` and, for
+            labelled ones, `context`.
+
+    Raises:
+        ValueError: unknown name, split or option.
+        MissingDataError: the data are nowhere; the message says what to put where.
+        CorruptDataError: they are damaged or incomplete.
+
+    >>> load("digits", "test").inputs.shape
+    torch.Size([797, 1, 8, 8])
+    """
+    function = _function(name)
+    known = options_of(name)
+    for option in options:
+        if option not in known:
+            has = f"its options are {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"{option} is not an option of {name}; {has}")
+    return function(split, Path(root) if root is not None else None, **options)
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    """The options that `load` takes for a data set.
+
+    >>> options_of("tinyshakespeare"), options_of("cifar10")
+    (('tokens', 'vocab'), ())
+    """
+    parameters = inspect.signature(_function(name)).parameters.values()
+    return tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
+
+
+def texts(name: str, split: str, root: Path | str | None = None) -> Texts:
+    """The texts of a set as they are, for a tokenizer of one's own.
+
+    Args:
+        name: of a set of labelled texts, e.g. "sst2".
+        split: "train", "test", or another that the set has.
+        root: see `load`.
+    """
+    if name not in TEXTS:
+        raise ValueError(f"{name!r} is not a set of labelled texts; {_cure(name, list(TEXTS))}")
+    return TEXTS[name](split, Path(root) if root is not None else None)
+
+
+def _function(name: str) -> Callable[..., Examples]:
+    if name in IMAGES:
+        return IMAGES[name]
+    if name in UCI:
+        return UCI[name]
+    if name in TEXTS:
+        return partial(tokenized, TEXTS[name])
+    if name in CORPORA:
+        return partial(stream, CORPORA[name])
+    if name.endswith(".txt"):
+        path = Path(name).expanduser()
+        return partial(stream, lambda split, root: text_file(path, split))
+    raise ValueError(f"{name!r} is not a data set; {_cure(name, names())}")
+
+
+def _cure(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"

@@ -1,0 +1,108 @@
+"""The optimizer and the posterior behind a framework's wrappers."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+
+from varlearn.integrations.peft import adapter_posterior, is_peft_model, save_adapter_posterior
+from varlearn.optim.variational import VariationalOptimizer
+from varlearn.posterior import DiagGaussian, save
+from varlearn.posterior.binding import unwrap
+from varlearn.types import Posterior
+
+POSTERIOR_FILE = "posterior.safetensors"
+
+
+def variational(optimizer: Any) -> VariationalOptimizer | None:
+    """The IVON inside Accelerate's or Lightning's wrapper; None if another optimizer, or nothing, is there.
+
+    >>> import torch
+    >>> from varlearn import IVON
+    >>> weight = nn.Parameter(torch.zeros(1))
+    >>> variational(IVON([weight], lr=0.1, ess=1.0)) is None, variational(torch.optim.SGD([weight], lr=0.1)) is None
+    (False, True)
+    """
+    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+        optimizer = inner
+    return optimizer if isinstance(optimizer, VariationalOptimizer) else None
+
+
+def posterior_of(model: nn.Module, optimizer: Any) -> DiagGaussian:
+    """The posterior of a model and optimizer as a framework hands them out: unwrapped, of the adapter for PEFT models.
+
+    Args:
+        model: plain, or inside DDP, `torch.compile` or a PEFT model.
+        optimizer: IVON, or a wrapper of it, with no sample in the weights.
+
+    >>> import torch
+    >>> from varlearn import IVON
+    >>> net = nn.Linear(1, 1, bias=False)
+    >>> opt = IVON(net.parameters(), lr=0.1, ess=3.0, hess_init=1.0, weight_decay=2.0)
+    >>> round(posterior_of(net, opt).std["weight"].item(), 4)  # 1 / sqrt(3 * (1 + 2))
+    0.3333
+    """
+    inner = variational(optimizer)
+    if inner is None:
+        raise TypeError(f"a {type(optimizer).__name__} learns no posterior; train with varlearn.IVON")
+    model = unwrap(model)
+    return adapter_posterior(model, inner) if is_peft_model(model) else DiagGaussian.from_optimizer(model, inner)
+
+
+def save_posterior(posterior: Posterior, model: nn.Module, folder: str | os.PathLike[str]) -> None:
+    """Write `posterior.safetensors` into a folder, made if needed; under the adapter's keys for PEFT models.
+
+    >>> import tempfile, torch
+    >>> from varlearn.posterior import Point
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_posterior(Point({"weight": torch.ones(1, 1)}), nn.Linear(1, 1), folder)
+    ...     os.listdir(folder)
+    ['posterior.safetensors']
+    """
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, POSTERIOR_FILE)
+    model = unwrap(model)
+    if is_peft_model(model):
+        save_adapter_posterior(posterior, model, path)
+    else:
+        save(posterior, path)
+
+
+def diagnostics(optimizer: Any) -> dict[str, float]:
+    """The numbers of `IVON.diagnostics()` under flat names, for a log.
+
+    >>> import torch
+    >>> from varlearn import IVON
+    >>> weight = nn.Parameter(torch.zeros(1))
+    >>> opt = IVON([weight], lr=0.1, ess=4.0, hess_init=0.25, weight_decay=0.0)
+    >>> with opt.sampled_params():
+    ...     pass
+    >>> diagnostics(opt)["ivon/0/std_mean"]  # 1 / sqrt(4 * 0.25)
+    1.0
+    """
+    groups = [asdict(group) for group in optimizer.diagnostics()]
+    return {
+        f"ivon/{number}/{name}": float(value)
+        for number, group in enumerate(groups)
+        for name, value in group.items()
+        if name != "advice"
+    }
+
+
+def warn_of_clipping(setting: str, off: str) -> None:
+    """Say that the framework clips `p.grad`, and what to do instead.
+
+    Args:
+        setting: what the user set, e.g. "max_grad_norm=1.0".
+        off: how to switch it off.
+    """
+    warnings.warn(
+        f"{setting} scales the gradient that hhat is made of, so h is estimated too small whenever it clips; "
+        f"use {off} and IVON(..., max_grad_norm=1.0), which clips ghat alone",
+        UserWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,77 @@
+"""Who takes part in a sample: the trainable parameters, each with its state and, where it has them, its addresses."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from varlearn.optim import paths, state
+from varlearn.optim.native_batch import Addresses
+
+
+class Member(NamedTuple):
+    """A trainable parameter.
+
+    Attributes:
+        param: the parameter.
+        state: its state.
+        group: the group it is in.
+        index: its number among all parameters of the optimizer.
+        native: where it lies in memory, for the native path; None where it takes another one.
+    """
+
+    param: Tensor
+    state: dict[str, Any]
+    group: dict[str, Any]
+    index: int
+    native: Addresses | None
+
+
+class Roster:
+    """Calls the trainable parameters before each sample.
+
+    Between two samples a parameter may be frozen, moved, cast, resized, given another state or another path. Those on
+    the native path are known from the last call and only asked whether anything has changed; the others are met anew.
+
+    >>> import torch
+    >>> from collections import defaultdict
+    >>> group = {"params": [torch.ones(2, requires_grad=True), torch.ones(3)], "hess_init": 1.0, "prior_mean": None}
+    >>> group |= {"foreach": True, "fused": None, "memory": "fast"}
+    >>> [member.index for member in Roster().call([group], defaultdict(dict))]
+    [0]
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, Member] = {}  # by id: hashing a tensor is ten times slower
+
+    def call(self, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]) -> list[Member]:
+        """The trainable parameters of `groups`, with their states from `states`, where they are made if need be."""
+        members: list[Member] = []
+        known, index, is_changed = self._known, 0, False
+        for group in groups:
+            is_native, is_lean = paths.has_native(group), group["memory"] == "lean"
+            for param in group["params"]:
+                if param.requires_grad:
+                    member = known.get(id(param)) if is_native else None
+                    if (
+                        member is None
+                        or member.group is not group
+                        or member.index != index
+                        or states.get(param) is not member.state
+                        or (at := member.native) is None
+                        or at.is_lean is not is_lean
+                        or not at.hold()
+                    ):
+                        if not is_changed:
+                            state.refuse_missing_values(each for group in groups for each in group["params"])
+                            is_changed = True
+                        its = state.of(states, param, group)
+                        at = Addresses.of(param, its, index, is_lean) if is_native else None
+                        member = Member(param, its, group, index, at)
+                    members.append(member)
+                index += 1
+        if is_changed or len(known) != len(members):
+            self._known = {id(member.param): member for member in members if member.native is not None}
+        return members

@@ -1,0 +1,80 @@
+"""Ranks with fewer batches than others: `with Join([model, optimizer]):` of `torch.distributed.algorithms`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from varlearn.optim import distributed, sharded
+from varlearn.optim.state import TENSORS
+
+if TYPE_CHECKING:
+    from varlearn.optim.variational import VariationalOptimizer
+
+
+class Shadow:
+    """What a rank does at the others' steps once its own inputs are used up: the interface of PyTorch's `JoinHook`."""
+
+    def __init__(self, optimizer: VariationalOptimizer) -> None:
+        self._optimizer = optimizer
+
+    @torch.no_grad()
+    def main_hook(self) -> None:
+        """Take part in one step of the others, with nothing."""
+        optimizer = self._optimizer
+        if optimizer._is_distributed():
+            products = optimizer._sample(train=True).products
+            assert isinstance(products, distributed.LocalProducts)
+            distributed.exchange(distributed.Report(), products.flat.device)
+            products.reduce(1.0)
+
+    @torch.no_grad()
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Take over the state of a rank that has seen all steps. The weights come from the model's own hook."""
+        optimizer = self._optimizer
+        states = [entry.state for entry in optimizer._sample(train=True).entries.values()]
+        device = states[0]["hess"].device
+        source = torch.tensor(distributed.rank() if is_last_joiner else -1, device=device)
+        dist.all_reduce(source, dist.ReduceOp.MAX)
+        groups = optimizer.param_groups
+        counts = [state["step"] for state in states] + [group["draws"] for group in groups]
+        shared = torch.tensor(counts, device=device)
+        for tensor in (shared, *(state[name] for state in states for name in TENSORS if name in state)):
+            dist.broadcast(tensor, int(source))
+        counts = shared.tolist()
+        for state, step in zip(states, counts, strict=False):
+            state["step"] = step
+        for group, draws in zip(groups, counts[len(states) :], strict=True):
+            group["draws"] = draws
+
+
+class UnevenInputs:
+    """What makes an optimizer one of `Join`'s joinables; the model comes first among them.
+
+    Use one backward that synchronizes per step. Where gradients are averaged over the ranks that are left rather than
+    over all (`divide_by_initial_world_size=False`), so are the products.
+    """
+
+    _divide_by_all = True
+    _join_config: Any = None
+
+    def join_hook(self: Any, **options: Any) -> Shadow:
+        """Called by `Join`."""
+        if any(sharded.is_sharded(param) for group in self.param_groups for param in group["params"]):
+            raise ValueError("Join is for replicated models (DDP); a sharded one needs as many batches on every rank")
+        self._divide_by_all = options.get("divide_by_initial_world_size", True)
+        return Shadow(self)
+
+    @property
+    def join_device(self: Any) -> torch.device:
+        """Where the flags that `Join` exchanges live."""
+        first: Tensor = self.param_groups[0]["params"][0]
+        return first.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """All ranks."""
+        return dist.group.WORLD

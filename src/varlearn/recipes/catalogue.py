@@ -1,0 +1,59 @@
+"""Every recipe by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+
+from varlearn.recipes.digits import digits
+from varlearn.recipes.images import PAIRS, image
+from varlearn.recipes.language import MICRO, language
+from varlearn.recipes.scales import Scale
+from varlearn.recipes.texts import SETS, text
+from varlearn.train.config import OptimName, Run
+
+METHODS: tuple[OptimName, ...] = ("adamw", "sgd", "ivon")
+GPT2_METHODS = ("adamw", "ivon")
+
+
+def _recipes() -> dict[str, Callable[..., Run]]:
+    small = {f"digits-{method}": partial(digits, method) for method in METHODS}
+    images = {
+        f"{data}-{model}-{method}": partial(image, data, model, method) for data, model in PAIRS for method in METHODS
+    }
+    texts = {f"{data}-gru-{method}": partial(text, data, method) for data in SETS for method in METHODS}
+    gpt2 = {f"gpt2-{size}-{method}": partial(language, size, method) for size in MICRO for method in GPT2_METHODS}
+    return {**small, **images, **texts, **gpt2}
+
+
+def names() -> list[str]:
+    """Names of all recipes, such as "cifar10-resnet20-ivon": data, network, optimizer.
+
+    >>> len(names())  # 3 digits, 13 x 3 images, 3 x 3 texts, 3 x 2 GPT-2
+    57
+    """
+    return list(_recipes())
+
+
+def recipe(name: str, scale: Scale = "small", seed: int = 0) -> Run:
+    """The complete run of a recipe.
+
+    Args:
+        name: one of `names()`.
+        scale: "paper" for the paper's own setting, "small" for two cores and minutes.
+        seed: of initialization, order of the data, augmentation and noise.
+
+    >>> recipe("cifar10-resnet20-sgd", scale="paper").optim.lr
+    0.1
+    """
+    recipes = _recipes()
+    if name not in recipes:
+        near = get_close_matches(name, recipes, n=3, cutoff=0.4)
+        cure = f"did you mean {' or '.join(near)}?" if near else "varlearn list shows them"
+        raise ValueError(f"{name!r} is not a recipe; {cure}")
+    if scale not in ("paper", "small"):
+        raise ValueError(f"scale={scale!r} must be 'paper' or 'small'")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed={seed!r} must be a whole number >= 0")
+    return recipes[name](scale=scale, seed=seed)

@@ -1,0 +1,137 @@
+"""The figures: each a function from numbers to a matplotlib figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from varlearn.metrics import ReliabilityCurve, ece_from_curve
+from varlearn.report.style import COLORS, INK, drawing, figure
+
+MISSING = float("nan")
+FEW = 10  # examples in a bin below which its accuracy is a guess
+
+
+def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
+    """Accuracy against confidence, and how many predictions were made with each confidence.
+
+    On the diagonal a prediction made with confidence p comes true with frequency p; below it the model is too sure.
+
+    Args:
+        curves: name of the method -> its curve; all with the same bins.
+
+    >>> from varlearn.metrics import reliability_curve
+    >>> curve = reliability_curve(torch.tensor([[0.9, 0.1]]).log(), torch.tensor([0]))
+    >>> [axis.get_xlabel() for axis in reliability({"SGD": curve}).axes]
+    ['', 'confidence']
+    """
+    with drawing():
+        made = figure(4.2, 4.4 + 0.18 * len(curves))
+        top, bottom = made.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+        top.plot((0, 1), (0, 1), color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+        for color, (name, curve) in zip(_colors(len(curves)), curves.items(), strict=True):
+            label = f"{name}, ECE {ece_from_curve(curve):.4f}"
+            many, few = curve.count >= FEW, (curve.count > 0) & (curve.count < FEW)
+            top.plot(curve.confidence[many], curve.accuracy[many], marker="o", markersize=3, label=label, color=color)
+            top.plot(curve.confidence[few], curve.accuracy[few], "o", markersize=3, alpha=0.3, color=color)
+            share = curve.count.double() / curve.count.sum().clamp(min=1)
+            bottom.stairs(share.tolist(), curve.edges.tolist(), color=color, linewidth=1.4)
+        top.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02))
+        bottom.set(xlabel="confidence", ylabel="share", yscale="log")
+        made.legend(loc="outside upper left")
+        for axis in (top, bottom):
+            axis.grid(visible=True)
+    return made
+
+
+def entropies(inside: Tensor, outside: Mapping[str, Tensor], title: str = "", top: float | None = None) -> Figure:
+    """Histograms of the predictive entropy, on the test set and on data from elsewhere.
+
+    The further apart, the better the model tells what it does not know.
+
+    Args:
+        inside: entropy of each test example, in nats, shape (N,).
+        outside: name of a data set -> entropies of its examples.
+        title: above the figure.
+        top: end of the horizontal axis, log C for C classes; None for the largest entropy.
+
+    >>> len(entropies(torch.rand(9), {"noise": torch.rand(9)}).axes[0].patches)  # one outline each
+    2
+    """
+    with drawing():
+        made = figure(4.2, 3.0)
+        axis = made.subplots()
+        sets = {"test set": inside, **outside}
+        end = top or max(float(values.max()) for values in sets.values()) or 1.0
+        edges = torch.linspace(0, end * 1.0001, 41)  # a uniform prediction has log C to the last bit, or a bit more
+        for color, (name, values) in zip(_colors(len(sets)), sets.items(), strict=True):
+            counts = torch.histogram(values.float().cpu(), edges).hist / len(values)
+            axis.stairs(counts.tolist(), edges.tolist(), fill=True, alpha=0.35, color=color, label=name)
+        axis.set(xlabel="predictive entropy, nats", ylabel="share of examples", title=title, yscale="log")
+        axis.grid(visible=True)
+        axis.legend()
+    return made
+
+
+def curves(
+    series: Mapping[str, Sequence[tuple[float, float]]], xlabel: str, ylabel: str, *, log: bool = False
+) -> Figure:
+    """Lines over training steps; points that are not finite break a line.
+
+    Args:
+        series: name -> points (x, y).
+        xlabel: of the horizontal axis.
+        ylabel: of the vertical axis.
+        log: logarithmic vertical axis, used where all values are positive.
+
+    >>> len(curves({"loss": [(1, 2.0), (2, 1.0)]}, "step", "loss").axes[0].lines)
+    1
+    """
+    with drawing():
+        made = figure(4.2, 3.0)
+        axis = made.subplots()
+        values: list[float] = []
+        for color, (name, points) in zip(_colors(len(series)), series.items(), strict=True):
+            heights = [y if math.isfinite(y) else MISSING for _, y in points]
+            values += [y for y in heights if math.isfinite(y)]
+            marker = "o" if len(points) < 30 else None
+            axis.plot([x for x, _ in points], heights, label=name, color=color, marker=marker, markersize=3)
+        if log and values and min(values) > 0:
+            axis.set_yscale("log")
+        axis.set(xlabel=xlabel, ylabel=ylabel)
+        axis.grid(visible=True)
+        if len(series) > 1:
+            axis.legend()
+    return made
+
+
+def gallery(rows: Mapping[str, tuple[Tensor, Sequence[str]]]) -> Figure:
+    """Rows of images with a line of text below each.
+
+    Args:
+        rows: title of the row -> images (n, C, H, W) in [0, 1] with 1 or 3 channels, and n captions.
+
+    >>> len(gallery({"least certain": (torch.zeros(2, 1, 8, 8), ["3 or 8", "5"])}).axes)
+    2
+    """
+    columns = max(len(images) for images, _ in rows.values())
+    with drawing():
+        made = figure(max(4.2, 0.85 * columns), 1.25 * len(rows))
+        grid = made.subplots(len(rows), columns, squeeze=False)
+        for line, (title, (images, captions)) in zip(grid, rows.items(), strict=True):
+            for axis in line:
+                axis.set_axis_off()
+            line[0].set_title(title, loc="left")
+            for axis, image, caption in zip(line, images, captions, strict=False):
+                pixels = image.clamp(0, 1).permute(1, 2, 0).squeeze(-1)
+                axis.imshow(pixels.cpu(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+                axis.text(0.5, -0.06, caption, transform=axis.transAxes, ha="center", va="top", fontsize=7)
+    return made
+
+
+def _colors(count: int) -> list[str]:
+    return [COLORS[i % len(COLORS)] for i in range(count)]

@@ -1,0 +1,178 @@
+"""From a run's configuration to its examples, network and optimizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from varlearn import data, models
+from varlearn.data.batches import Batches
+from varlearn.data.examples import Examples
+from varlearn.optim import IVON
+from varlearn.train.config import Run
+from varlearn.train.tasks import MeanVariance, task_of
+
+IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "alexnet": models.alexnet,
+    "densenet121": models.densenet121,
+    "preresnet110": models.preresnet110,
+    "resnet18": models.resnet18,
+    "resnet20": models.resnet20,
+    "resnet20_swish": models.resnet20_swish,
+    "resnet50": models.resnet50,
+}
+LANGUAGE_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "gpt2_10m": models.gpt2_10m,
+    "gpt2_125m": models.gpt2_125m,
+    "gpt2_355m": models.gpt2_355m,
+    "gpt2_773m": models.gpt2_773m,
+    "gpt2_tiny": models.gpt2_tiny,
+}
+MODEL_NAMES = tuple(sorted([*IMAGE_MODELS, *LANGUAGE_MODELS, "gru", "lenet", "mlp"]))
+
+
+def build_examples(run: Run, split: str, root: Path | None = None) -> Examples:
+    """One split of the run's data set, cut into tokens as the run says.
+
+    Args:
+        run: `data.name`, `data.tokens`, `data.context` and the subsets are read: `data.subset` for "train",
+            `evaluate.subset` for other splits.
+        split: "train" or "test".
+        root: where the data are; None for the usual places.
+    """
+    wanted = {"tokens": run.data.tokens, "context": run.data.context}
+    options = {key: value for key, value in wanted.items() if key in data.options_of(run.data.name)}
+    examples = data.load(run.data.name, split, root, **options)
+    subset = run.data.subset if split == "train" else run.evaluate.subset
+    return examples if subset is None else examples.first(subset)
+
+
+def build_ood(run: Run, name: str, test: Examples, root: Path | None = None) -> Examples:
+    """The test split of an out-of-domain set of images, normalised as the run's own images are.
+
+    Args:
+        run: `evaluate.subset` is read: no more examples than that.
+        name: of the set.
+        test: the run's own test examples.
+        root: where the data are.
+    """
+    if test.kind != "image":
+        raise ValueError(f"data.ood={run.data.ood} is for images; leave it empty for {run.data.name} ({test.kind})")
+    examples = data.load(name, "test", root)
+    if run.evaluate.subset is not None:
+        examples = examples.first(min(run.evaluate.subset, len(examples)))
+    return replace(examples, mean=test.mean, std=test.std)
+
+
+def build_batches(run: Run, examples: Examples, *, train: bool, rank: int = 0, world: int = 1) -> Batches:
+    """The examples in the run's batches: shuffled and augmented for training, in their order otherwise."""
+    return Batches(
+        examples,
+        run.data.batch_size if train else run.data.eval_batch_size,
+        seed=run.seed,
+        shuffle=train,
+        augment=train and run.data.augment,
+        context=run.data.context if examples.kind == "tokens" else None,
+        rank=rank,
+        world=world,
+    )
+
+
+def build_model(run: Run, examples: Examples) -> nn.Module:
+    """The run's network for these examples, with weights drawn from torch's global generator.
+
+    >>> from varlearn.train.config import Model
+    >>> examples = Examples(torch.zeros(2, 3), torch.tensor([0, 1]), ("a", "b"), "table")
+    >>> net = build_model(Run(model=Model("mlp", classes=2, hidden=(4,))), examples)
+    >>> sum(p.numel() for p in net.parameters())  # 3 * 4 + 4 + 4 * 2 + 2
+    26
+    """
+    name, classes, task = run.model.name, run.model.classes, task_of(examples)
+    if task == "classification" and classes != len(examples.classes):
+        raise ValueError(
+            f"model.classes={classes} must be the {len(examples.classes)} classes of {run.data.name}; "
+            f"use model.classes={len(examples.classes)}"
+        )
+    if name in LANGUAGE_MODELS and task == "language":
+        vocab = math.ceil(examples.vocab / 64) * 64  # a multiple of 64, which matrix products prefer
+        return LANGUAGE_MODELS[name](vocab=vocab, context=run.data.context)
+    if name == "gru" and task == "classification" and examples.kind == "text":
+        return models.gru(classes=classes, vocab=examples.vocab)
+    if name in IMAGE_MODELS and examples.kind == "image":
+        return IMAGE_MODELS[name](classes=classes)
+    if name == "lenet" and examples.kind == "image":
+        return models.lenet(classes=classes, channels=examples.inputs.shape[1])
+    if name == "mlp" and examples.kind in ("image", "table"):
+        inputs = math.prod(examples.inputs.shape[1:])
+        if task == "regression":
+            return nn.Sequential(*models.mlp(inputs, 2, run.model.hidden), MeanVariance())
+        return models.mlp(inputs, classes, run.model.hidden)
+    raise ValueError(
+        f"model.name={name!r} does not read data.name={run.data.name!r} ({examples.kind}, {task}); use one of "
+        f"{_readers(examples)}"
+    )
+
+
+def build_optimizer(run: Run, model: nn.Module, count: int) -> torch.optim.Optimizer:
+    """The run's optimizer over the model's parameters.
+
+    IVON clips the gradient's norm itself (`train.max_grad_norm`), so that the Hessian estimate is not biased by it; for
+    the others the loop does.
+
+    Args:
+        run: `optim`, `train.max_grad_norm` and `seed` are read.
+        model: what to train.
+        count: N, the training examples (tokens, of a text): lambda where `optim.ess` is None.
+
+    >>> optimizer = build_optimizer(Run(), nn.Linear(1, 1), count=100)
+    >>> optimizer.param_groups[0]["ess"]
+    100.0
+    """
+    optim = run.optim
+    groups = _groups(model, optim.weight_decay, optim.matrices_only)
+    match optim.name:
+        case "ivon":
+            return IVON(
+                groups,
+                lr=optim.lr,
+                ess=float(count) if optim.ess is None else optim.ess,
+                hess_init=optim.hess_init,
+                betas=(optim.beta1, optim.beta2),
+                weight_decay=optim.weight_decay,
+                mc_samples=optim.samples,
+                clip_radius=optim.clip_radius,
+                rescale_lr=optim.rescale_lr,
+                seed=run.seed,
+                max_grad_norm=run.train.max_grad_norm,
+            )
+        case "adamw":
+            return torch.optim.AdamW(groups, lr=optim.lr, betas=(optim.beta1, optim.beta2), weight_decay=0.0)
+        case "sgd":
+            return torch.optim.SGD(groups, lr=optim.lr, momentum=optim.beta1, weight_decay=0.0)
+
+
+def _groups(model: nn.Module, weight_decay: float, matrices_only: bool) -> list[dict[str, object]]:
+    params = [param for param in model.parameters() if param.requires_grad]
+    if not matrices_only:
+        return [{"params": params, "weight_decay": weight_decay}]
+    matrices = [param for param in params if param.dim() >= 2]
+    others = [param for param in params if param.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+def _readers(examples: Examples) -> list[str]:
+    match examples.kind:
+        case "image":
+            return sorted([*IMAGE_MODELS, "lenet", "mlp"])
+        case "text":
+            return ["gru"]
+        case "tokens":
+            return sorted(LANGUAGE_MODELS)
+        case "table":
+            return ["mlp"]

@@ -1,0 +1,127 @@
+"""Checkpoints of a run: one sealed safetensors file each, written whole or not at all, verified to the last bit.
+
+The folder holds the newest two, `step-<number>.safetensors`, and `best.safetensors`. A checkpoint is everything that
+decides the rest of a run. It has no pickle in it: tensors by name, the rest as JSON in the header, and the SHA-256 of
+every byte of the file, so that a flipped bit is an error and not another model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from varlearn.posterior import sealed
+from varlearn.posterior.sealed import CorruptFileError
+from varlearn.train.atomic import remove_orphans, sync_folder, writing
+from varlearn.train.errors import RunFolderError
+from varlearn.train.nested import pack, unpack
+
+FORMAT = "varlearn.checkpoint"
+FORMAT_VERSION = 1
+KEPT = 2  # generations: while one is replaced, the other is whole
+
+
+class Restored(NamedTuple):
+    """What `Checkpoints.newest` found."""
+
+    state: dict[str, Any] | None
+    """The newest state that is sound, or None where there is no checkpoint at all."""
+    path: Path | None
+    """Its file."""
+    damaged: dict[Path, str]
+    """Newer ones that are not sound, with what is wrong."""
+
+
+class Checkpoints:
+    """The checkpoints of one run.
+
+    Args:
+        folder: made by the first `save`.
+
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoints = Checkpoints(Path(folder, "checkpoint"))
+    ...     for step in (1, 2, 3):
+    ...         path = checkpoints.save(step, {"weight": torch.full((1,), float(step))})
+    ...     [path.name for path in checkpoints.paths()], checkpoints.newest().state
+    (['step-00000002.safetensors', 'step-00000003.safetensors'], {'weight': tensor([3.])})
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def best(self) -> Path:
+        """Where the best one is, if there is one."""
+        return self.folder / "best.safetensors"
+
+    def paths(self) -> list[Path]:
+        """The numbered checkpoints, oldest first."""
+        return sorted(self.folder.glob("step-*.safetensors"), key=_step_of)
+
+    def save(self, step: int, state: dict[str, Any]) -> Path:
+        """Write a checkpoint, then remove all but the newest two; on an error the earlier ones are as they were."""
+        path = self.folder / f"step-{step:08d}.safetensors"
+        write(path, state)
+        for old in self.paths()[:-KEPT]:
+            old.unlink(missing_ok=True)
+        sync_folder(self.folder)
+        return path
+
+    def save_best(self, state: dict[str, Any]) -> None:
+        """Replace the best one."""
+        write(self.best, state)
+
+    def newest(self) -> Restored:
+        """The newest checkpoint whose every bit is as written; damaged ones are named and passed over.
+
+        Raises:
+            CorruptFileError: if there are checkpoints, and none is sound.
+        """
+        damaged: dict[Path, str] = {}
+        for path in reversed(self.paths()):
+            try:
+                return Restored(read(path), path, damaged)
+            except CorruptFileError as error:
+                damaged[path] = str(error)
+        if damaged:
+            raise CorruptFileError("no checkpoint is sound: " + "; ".join(damaged.values()) + ". Start again in another folder")
+        return Restored(None, None, {})
+
+    def clean(self) -> None:
+        """Remove what a killed writer left."""
+        remove_orphans(self.folder)
+
+    def set_aside(self, path: Path) -> None:
+        """Give a damaged checkpoint a name under which nothing reads it."""
+        with writing(path):
+            path.replace(path.with_name(f"{path.name}.damaged"))
+
+
+def write(path: Path, state: dict[str, Any]) -> None:
+    """Write a nested state of tensors, numbers, strings and containers to one file; see `nested.pack`."""
+    plain, tensors = pack(state)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sealed.write(path, tensors, {"format": FORMAT, "format_version": FORMAT_VERSION, "state": plain})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Verify a checkpoint and return its state, on the CPU.
+
+    Raises:
+        CorruptFileError: naming the file, if any bit of it has changed.
+        RunFolderError: if it is sound and something else, or of a later version.
+    """
+    tensors, metadata = sealed.read(path)
+    if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, FORMAT_VERSION):
+        raise RunFolderError(
+            f"{path} has format {metadata.get('format')!r}, version {metadata.get('format_version')!r}; this varlearn "
+            f"reads {FORMAT!r}, version {FORMAT_VERSION}: move the file away, or update varlearn"
+        )
+    return unpack(metadata["state"], tensors)
+
+
+def _step_of(path: Path) -> int:
+    digits = path.stem.removeprefix("step-")
+    return int(digits) if digits.isdigit() else -1

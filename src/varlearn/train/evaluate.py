@@ -1,0 +1,213 @@
+"""The two stages after training: what the posterior says about the test examples, and how good that is.
+
+`predict_run` reads `config.json` and `posterior.safetensors` and writes `predictions.safetensors`; `score_run` reads
+that and writes `metrics.json`. Either can be repeated alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from varlearn import metrics, posterior
+from varlearn.data.batches import Batches
+from varlearn.posterior import DiagGaussian, Point, sealed
+from varlearn.predict import (
+    Predictions,
+    RegressionPredictions,
+    TokenPredictions,
+    predict,
+    predict_regression,
+    predict_tokens,
+)
+from varlearn.train.atomic import write_text, writing
+from varlearn.train.build import build_batches, build_examples, build_model, build_ood
+from varlearn.train.errors import RunFolderError
+from varlearn.train.folder import RunFolder
+from varlearn.train.tasks import Task, task_of
+
+FORMAT = "varlearn.run_predictions"
+FORMAT_VERSION = 1
+AT_MEAN, AVERAGED = "mean", "averaged"
+
+AnyPredictions = Predictions | RegressionPredictions | TokenPredictions
+_KINDS: dict[Task, type] = {
+    "classification": Predictions,
+    "language": TokenPredictions,
+    "regression": RegressionPredictions,
+}
+
+
+def predict_run(
+    out: str | Path,
+    *,
+    progress: bool | None = None,
+    device: torch.device | str | None = None,
+    root: Path | None = None,
+) -> Path:
+    """Predict the test examples of a run, and those of its `data.ood` sets, at the mean and averaged.
+
+    Args:
+        out: the run's folder.
+        progress: show a bar; None: in a terminal.
+        device: where to compute; None for a GPU if there is one.
+        root: where the data are; None for the usual places.
+
+    Returns:
+        The path of `predictions.safetensors`.
+    """
+    folder = RunFolder(Path(out))
+    run = folder.read_run()
+    if not folder.posterior.exists():
+        raise RunFolderError(f"{folder.posterior} is missing: the run is not finished; train or resume it first")
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    test = build_examples(run, "test", root)
+    task = task_of(test)
+    with torch.random.fork_rng(devices=[]):  # the weights drawn here are all replaced
+        model = build_model(run, test).to(device)
+    learned = posterior.load(folder.posterior, model, device)
+    assert isinstance(learned, (DiagGaussian, Point))
+    sources = {AT_MEAN: learned if isinstance(learned, Point) else learned.at_mean(), AVERAGED: learned}
+    sets = {"test": test} | {name: build_ood(run, name, test, root) for name in run.data.ood}
+    tensors: dict[str, Tensor] = {}
+    for set_name, examples in sets.items():
+        batches = build_batches(run, examples, train=False)
+        found: AnyPredictions | None = None
+        for source, distribution in sources.items():
+            if found is None or not isinstance(distribution, Point):
+                found = _predict(task, model, distribution, batches, run.evaluate.samples, run.seed, progress)
+            tensors |= {f"{set_name}/{source}/{name}": value for name, value in _tensors(found).items()}
+    description = {"format": FORMAT, "format_version": FORMAT_VERSION, "task": task, "seed": run.seed}
+    with writing(folder.predictions):
+        sealed.write(folder.predictions, tensors, {**description, "sets": list(sets), "kind": type(learned).__name__})
+    return folder.predictions
+
+
+def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
+    """The predictions that `predict_run` wrote: by set ("test", and those of `data.ood`), then "mean" or "averaged"."""
+    folder = RunFolder(Path(out))
+    if not folder.predictions.exists():
+        raise RunFolderError(f"{folder.predictions} is missing; predict first")
+    tensors, metadata = sealed.read(folder.predictions)
+    if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, FORMAT_VERSION):
+        raise RunFolderError(
+            f"{folder.predictions} has format {metadata.get('format')!r}, version {metadata.get('format_version')!r}, "
+            f"not {FORMAT!r}, version {FORMAT_VERSION}; predict again"
+        )
+    kind = _KINDS[metadata["task"]]
+    return {
+        name: {source: _rebuild(kind, tensors, f"{name}/{source}/", metadata["seed"]) for source in (AT_MEAN, AVERAGED)}
+        for name in metadata["sets"]
+    }
+
+
+def score_run(out: str | Path) -> dict[str, Any]:
+    """Score the predictions of a run, write `metrics.json`, and return what it holds.
+
+    The result has "mean" and "averaged", each with the scores of the task, and for out-of-domain sets "ood", by name.
+    """
+    folder = RunFolder(Path(out))
+    predictions = load_run_predictions(out)
+    test = predictions.pop("test")
+    scores: dict[str, Any] = {}
+    for source, found in test.items():
+        scores[source] = score(found)
+        if predictions:
+            scores[source]["ood"] = {name: score_ood(found, other[source]) for name, other in predictions.items()}
+    write_text(folder.metrics, json.dumps(_finite(scores), indent=2, sort_keys=True, allow_nan=False) + "\n")
+    return scores
+
+
+def score(found: AnyPredictions) -> dict[str, Any]:
+    """The scores of predictions with targets; shares and nats, not percent.
+
+    >>> halves = torch.tensor([0.5, 0.5]).log()
+    >>> score(TokenPredictions(halves, torch.zeros(2), torch.zeros(2), torch.ones(1)))["tokens"]
+    2
+    """
+    targets = found.targets
+    assert targets is not None
+    if isinstance(found, TokenPredictions):
+        nll = metrics.nll_per_token(found.log_probs)
+        return {"nll": nll, "perplexity": metrics.perplexity(found.log_probs), "tokens": len(found.log_probs)}
+    if isinstance(found, RegressionPredictions):
+        mean, variance = found.mean.flatten(), found.variance.flatten()
+        assert found.log_density is not None
+        return {
+            "nll": -found.log_density.double().mean().item(),
+            "rmse": metrics.rmse(mean, targets),
+            "crps": metrics.crps_gaussian(mean, variance, targets),
+            "examples": len(targets),
+        }
+    correct = metrics.correct_per_example(found.log_probs, targets)
+    both = 0 < correct.sum() < len(correct)  # AUROC needs right answers and wrong ones
+    return {
+        "accuracy": metrics.accuracy(found.log_probs, targets),
+        "nll": metrics.nll(found.log_probs, targets),
+        "ece": metrics.ece(found.log_probs, targets),
+        "brier": metrics.brier(found.log_probs, targets),
+        "auroc": metrics.misclassification_auroc(found.log_probs, targets) if both else None,
+        "examples": len(targets),
+    }
+
+
+def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
+    """How well the largest probability tells test examples from out-of-domain ones.
+
+    >>> def certain(p):
+    ...     return Predictions(torch.tensor([[p, 1 - p]]).log(), None, torch.zeros(1), torch.ones(1))
+    >>> score_ood(certain(0.9), certain(0.6))["auroc"]
+    1.0
+    """
+    inside, outside = metrics.max_log_prob(test.log_probs), metrics.max_log_prob(other.log_probs)
+    return {
+        "auroc": metrics.auroc(inside, outside),
+        "fpr95": metrics.fpr_at_tpr(inside, outside),
+        "detection_error": metrics.detection_error(inside, outside),
+        "aupr_in": metrics.aupr_in(inside, outside),
+        "aupr_out": metrics.aupr_out(inside, outside),
+        "examples": len(outside),
+    }
+
+
+def _predict(
+    task: Task,
+    model: nn.Module,
+    source: DiagGaussian | Point,
+    batches: Batches,
+    samples: int,
+    seed: int,
+    progress: bool | None,
+) -> AnyPredictions:
+    match task:
+        case "classification":
+            return predict(model, source, batches, samples, seed, progress=progress)
+        case "language":
+            return predict_tokens(model, source, batches, samples, seed, progress=progress)
+        case "regression":
+            return predict_regression(model, source, batches, samples, seed, progress=progress)
+
+
+def _tensors(found: AnyPredictions) -> dict[str, Tensor]:
+    values = {field.name: getattr(found, field.name) for field in fields(found)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def _rebuild(kind: type, tensors: dict[str, Tensor], prefix: str, seed: int) -> Any:
+    return kind(
+        **{field.name: tensors.get(prefix + field.name) for field in fields(kind) if field.name != "seed"}, seed=seed
+    )
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for infinity: a string has."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

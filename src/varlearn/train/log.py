@@ -1,0 +1,159 @@
+"""Where the numbers of a run go: always `log.jsonl`, and TensorBoard, trackio or wandb if asked.
+
+`log.jsonl` has no clock in it, so a resumed run's is byte for byte the uninterrupted one's. What depends on the clock
+goes to `timing.jsonl`, which is only ever appended to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from varlearn.train.atomic import writing
+
+LOGGERS = ("tensorboard", "trackio", "wandb")
+
+
+class Logger(Protocol):
+    """Something that takes records of a run; each has "step", and numbers, possibly in nested dicts."""
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Take one record."""
+        ...
+
+    def close(self) -> None:
+        """Flush what is pending."""
+        ...
+
+
+class JsonLines:
+    """One JSON object per line, appended.
+
+    Args:
+        path: of the file.
+        keep: bytes of it that are to stay; what follows them is cut off. None keeps all.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = JsonLines(Path(folder, "log.jsonl"))
+    ...     log.write({"step": 1, "loss": 0.5})
+    ...     position = log.flush()
+    ...     log.write({"step": 2, "loss": 0.4})
+    ...     log.close()
+    ...     JsonLines(Path(folder, "log.jsonl"), keep=position).close()
+    ...     print(Path(folder, "log.jsonl").read_text(), end="")
+    {"step": 1, "loss": 0.5}
+    """
+
+    def __init__(self, path: Path, keep: int | None = None) -> None:
+        self._path = path
+        with writing(path):
+            if keep is not None and path.exists() and path.stat().st_size > keep:
+                os.truncate(path, keep)
+            self._file = open(path, "ab")  # noqa: SIM115
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append a record; a number that JSON has no word for becomes a string, "nan" or "inf"."""
+        with writing(self._path):
+            self._file.write((json.dumps(_plain(record), allow_nan=False) + "\n").encode())
+            self._file.flush()
+
+    def flush(self) -> int:
+        """Bring everything to the disk, and return the length of the file in bytes."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+            return self._file.seek(0, os.SEEK_END)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def open_logger(name: str, out: Path, config: Mapping[str, Any] | None = None) -> Logger:
+    """A logger by name: "tensorboard", "trackio" or "wandb".
+
+    Args:
+        name: of the package.
+        out: the run's folder; its name is the run's name.
+        config: the settings to show beside the curves.
+
+    >>> open_logger("tensorbord", Path("runs/x"))
+    Traceback (most recent call last):
+    ...
+    ValueError: logger 'tensorbord' is unknown; use one of tensorboard, trackio, wandb
+    """
+    match name:
+        case "tensorboard":
+            return _TensorBoard(out)
+        case "trackio":
+            return _Tracker("trackio", out, config)
+        case "wandb":
+            return _Tracker("wandb", out, config)
+    raise ValueError(f"logger {name!r} is unknown; use one of {', '.join(LOGGERS)}")
+
+
+def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The numbers of a record under joined names, without its step.
+
+    >>> flat({"step": 3, "loss": 0.5, "eval": {"nll": 1}, "note": "x"})
+    {'loss': 0.5, 'eval/nll': 1.0}
+    """
+    numbers: dict[str, float] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            numbers |= flat(value, f"{prefix}{name}/")
+        elif isinstance(value, (int, float)) and f"{prefix}{name}" != "step":
+            numbers[f"{prefix}{name}"] = float(value)
+    return numbers
+
+
+class _TensorBoard:
+    def __init__(self, out: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise _missing("tensorboard") from error
+        self._writer = SummaryWriter(str(out / "tensorboard"))
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        for name, value in flat(record).items():
+            self._writer.add_scalar(name, value, int(record["step"]))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Tracker:
+    """Wandb, and trackio with the same calls."""
+
+    def __init__(self, name: str, out: Path, config: Mapping[str, Any] | None) -> None:
+        try:
+            if name == "wandb":
+                import wandb as package  # pyright: ignore[reportMissingImports]
+            else:
+                import trackio as package  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise _missing(name) from error
+        self._package = package
+        package.init(project="varlearn", name=out.name, config=dict(config or {}))
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        self._package.log(flat(record), step=int(record["step"]))
+
+    def close(self) -> None:
+        self._package.finish()
+
+
+def _missing(name: str) -> ImportError:
+    return ImportError(f"logger {name!r} needs the package {name}, which is not installed; pip install {name}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value

@@ -1,0 +1,75 @@
+"""One process or several: who am I, and what do all of us agree on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together.
+
+    Attributes:
+        rank: its number; process 0 writes the files.
+        world: how many there are.
+        device: where this one computes.
+    """
+
+    rank: int
+    world: int
+    device: torch.device
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes the run's files and talks to the user."""
+        return self.rank == 0
+
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over processes of a small vector.
+
+        >>> Processes(0, 1, torch.device("cpu")).total(torch.ones(1))
+        tensor([1.])
+        """
+        if self.world > 1:
+            values = values.to(self.device)
+            dist.all_reduce(values)
+        return values.cpu()
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.world > 1:
+            dist.barrier()
+
+
+@contextlib.contextmanager
+def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
+    """Join the processes that `torchrun` started, if it did, and leave them afterwards.
+
+    Args:
+        device: where to compute; None for a GPU of this process's own where there is one, else the CPU.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    if device is None:
+        device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
+    device = torch.device(device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    ours = world > 1 and not dist.is_initialized()
+    if ours:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        if dist.is_available() and dist.is_initialized():
+            yield Processes(dist.get_rank(), dist.get_world_size(), device)
+        else:
+            yield Processes(0, 1, device)
+    finally:
+        if ours:
+            dist.destroy_process_group()

@@ -1,0 +1,194 @@
+"""One optimizer step of a run, for every method, and the state between two steps."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from varlearn.data.batches import Batches
+from varlearn.data.examples import Examples
+from varlearn.optim import IVON
+from varlearn.posterior import DiagGaussian, Point
+from varlearn.posterior.binding import model_tensors
+from varlearn.train.build import build_batches, build_model, build_optimizer
+from varlearn.train.config import Run
+from varlearn.train.processes import Processes
+from varlearn.train.schedule import lr_factor
+from varlearn.train.tasks import Task, as_scores, mean_loss, score_at_weights, task_of
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Training:
+    """A network, its optimizer and its place in the data.
+
+    The place is the number of steps: batch k of the run is batch k % M of epoch k // M, where M batches make an epoch,
+    and step s takes the batches s * accumulate onwards. Nothing else about the data needs to be saved.
+
+    Args:
+        run: the configuration.
+        examples: to learn from.
+        processes: this process among its peers.
+
+    Attributes:
+        step: optimizer steps taken.
+        total: steps of the whole run.
+        skipped: steps that were dropped for NaN or infinite gradients.
+    """
+
+    def __init__(self, run: Run, examples: Examples, processes: Processes) -> None:
+        self.run, self.processes = run, processes
+        self.task: Task = task_of(examples)
+        self.model = build_model(run, examples).to(processes.device)
+        self.optimizer = build_optimizer(run, self.model, len(examples))
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=run.train.precision == "fp16")
+        self.step, self.skipped = 0, 0
+        self._batches = build_batches(run, examples, train=True, rank=processes.rank, world=processes.world)
+        self._stream: Iterator[tuple[Tensor, Tensor]] | None = None
+        if run.model.compile:
+            compile_in_place(self.model)
+        self._network = self._parallel()
+        epoch = len(self._batches)
+        self.total = run.train.steps or max(1, run.train.epochs * epoch // run.train.accumulate)
+
+    @property
+    def epoch(self) -> float:
+        """Passes over the data so far."""
+        return self.step * self.run.train.accumulate / len(self._batches)
+
+    def ends_epoch(self) -> bool:
+        """Whether the last step finished a pass over the data."""
+        accumulate, size = self.run.train.accumulate, len(self._batches)
+        return self.step * accumulate // size > (self.step - 1) * accumulate // size
+
+    def lr(self) -> float:
+        """The learning rate of the next step."""
+        return self.run.optim.lr * lr_factor(self.run.train, self.step, self.total)
+
+    def gradients(self) -> Tensor:
+        """Forward and backward of one step; returns the mean loss of this process, before anything is updated.
+
+        IVON takes a fresh sample of the weights for every micro-batch, or `optim.samples` of them, each in a block of
+        its own, and averages; for the others the loss is divided by the number of micro-batches.
+        """
+        if self._stream is None:
+            self._stream = stream(self._batches, self.step * self.run.train.accumulate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr()
+        accumulate = self.run.train.accumulate
+        samples = self.run.optim.samples if isinstance(self.optimizer, IVON) else 1
+        self._network.train()
+        self.optimizer.zero_grad()
+        losses = []
+        for micro_batch in range(accumulate):
+            inputs, targets = (part.to(self.processes.device, non_blocking=True) for part in next(self._stream))
+            for sample in range(samples):
+                last = (micro_batch, sample) == (accumulate - 1, samples - 1)
+                losses.append(self._backward(inputs, targets, synchronize=last))
+        return torch.stack(losses).mean()
+
+    def update(self) -> None:
+        """Clip, take the step, and count it."""
+        before = self.optimizer.skipped_steps if isinstance(self.optimizer, IVON) else 0
+        norm = self.run.train.max_grad_norm
+        if norm is not None and not isinstance(self.optimizer, IVON):
+            self.scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if isinstance(self.optimizer, IVON):
+            self.skipped += self.optimizer.skipped_steps - before
+        self.step += 1
+
+    def evaluate(self, batches: Batches) -> dict[str, float]:
+        """Scores at the mean, over the batches of all processes."""
+        sums = score_at_weights(self.model, self.task, batches, self.processes.device, self.autocast)
+        return as_scores(self.task, self.processes.total(sums))
+
+    def autocast(self) -> torch.autocast:
+        """The precision of a forward pass."""
+        precision = self.run.train.precision
+        return torch.autocast(self.processes.device.type, DTYPES[precision], enabled=precision != "fp32")
+
+    def posterior(self) -> DiagGaussian | Point:
+        """What was learned: IVON's Gaussian, or the weights as a point."""
+        if isinstance(self.optimizer, IVON):
+            return DiagGaussian.from_optimizer(self.model, self.optimizer)
+        params, buffers, tied = model_tensors(self.model)
+        copies = {name: value.detach().clone() for name, value in params.items()}
+        return Point(copies, {name: value.detach().clone() for name, value in buffers.items()}, tied)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides the steps to come."""
+        return {
+            "step": self.step,
+            "skipped": self.skipped,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "rng": _rng_state(self.processes.device),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `state_dict` gave."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        torch.set_rng_state(state["rng"]["cpu"])
+        if "cuda" in state["rng"] and self.processes.device.type == "cuda":
+            torch.cuda.set_rng_state(state["rng"]["cuda"], self.processes.device)
+        self.step, self.skipped, self._stream = state["step"], state["skipped"], None
+
+    def _backward(self, inputs: Tensor, targets: Tensor, synchronize: bool) -> Tensor:
+        block, share = contextlib.nullcontext(), 1.0 / self.run.train.accumulate
+        network: nn.Module = self._network
+        if isinstance(self.optimizer, IVON):
+            block, share = self.optimizer.sampled_params(train=True), 1.0
+        alone = contextlib.nullcontext()
+        if isinstance(self._network, DistributedDataParallel) and not synchronize:
+            alone = self._network.no_sync()
+        with block, alone:
+            with self.autocast():
+                outputs = network(inputs)
+            loss = mean_loss(self.task, outputs, targets)
+            self.scaler.scale(loss * share).backward()
+        return loss.detach()
+
+    def _parallel(self) -> nn.Module:
+        if self.processes.world == 1:
+            return self.model
+        devices = [self.processes.device] if self.processes.device.type == "cuda" else None
+        return DistributedDataParallel(self.model, device_ids=devices)
+
+
+def stream(batches: Batches, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batch number `start` of an endless run over the data, and all that follow.
+
+    >>> examples = Examples(torch.arange(3.0).view(3, 1), torch.arange(3.0), (), "table")
+    >>> batches = Batches(examples, 1, seed=0, shuffle=False)
+    >>> [int(y) for (_, y), _ in zip(stream(batches, 4), range(3))]
+    [1, 2, 0]
+    """
+    epoch, position = divmod(start, len(batches))
+    while True:
+        yield from batches.epoch(epoch, position)
+        epoch, position = epoch + 1, 0
+
+
+def compile_in_place(model: nn.Module) -> None:
+    """Compile a network block by block where it has blocks, since few of them differ; names of weights stay."""
+    for part in getattr(model, "blocks", [model]):
+        part.compile(dynamic=False)
+
+
+def _rng_state(device: torch.device) -> dict[str, Tensor]:
+    """Torch's global generators: none of the models here draws from them, a model with dropout would."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
