@@ -1,12 +1,13 @@
 """`varlearn demo`: AdamW, SGD and IVON on scikit-learn's handwritten digits, in two minutes on two cores.
 
 1,000 training images, 797 test images, a perceptron with two hidden layers, 1,200 steps of 50 images, cosine schedule.
-AdamW and SGD get the best of five learning rates; IVON takes `presets.auto` as it is. Besides the test set, each method is
-shown images that are no digits as it knows them: the test images upside down, and noise.
+AdamW and SGD get the best of five learning rates; IVON takes `presets.auto` as it is. Besides the test set, each method
+is shown images that are no digits as it knows them: the test images upside down, and noise.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -19,23 +20,25 @@ from torch import Tensor
 
 from varlearn import data, metrics, posterior
 from varlearn.data import Batches, Examples
+from varlearn.posterior import DiagGaussian
 from varlearn.predict import predict
 from varlearn.recipes import digits
 from varlearn.recipes.reproduce import Job, finish
 from varlearn.train import Run, RunFolder
 from varlearn.train.build import build_model
+from varlearn.train.config import OptimName
 
-METHODS = {"adamw": "AdamW", "sgd": "SGD", "ivon": "IVON"}
+METHODS: dict[OptimName, str] = {"adamw": "AdamW", "sgd": "SGD", "ivon": "IVON"}
 Scores = dict[str, float]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Log-probabilities of one model, of one seed: on the test set, and on images from elsewhere by name."""
+    """What one model of one seed says: log-probabilities on the test set, and on strange images by name."""
 
     test: Tensor
-    outside: dict[str, Tensor]
+    strange: dict[str, Tensor]
 
 
 def strange_images(test: Examples) -> dict[str, Examples]:
@@ -59,7 +62,7 @@ def ask(run: Run, out: Path) -> dict[str, Answers]:
     learned = posterior.load(RunFolder(out).posterior, model)
     name = METHODS[run.optim.name]
     sources = {name: learned}
-    if run.optim.name == "ivon":
+    if isinstance(learned, DiagGaussian):
         sources = {f"{name} at the mean": learned.at_mean(), f"{name}, {run.evaluate.samples} samples": learned}
     sets = {"test": test, **strange_images(test)}
     answers = {}
@@ -75,7 +78,7 @@ def ask(run: Run, out: Path) -> dict[str, Answers]:
 
 
 def score(answers: Answers, targets: Tensor) -> Scores:
-    """Accuracy in per cent, NLL, ECE, Brier score, and for each strange set the AUROC of telling it apart in per cent."""
+    """Accuracy in per cent, NLL, ECE, Brier score, and the AUROC in per cent of telling each strange set apart."""
     confidence = metrics.max_log_prob(answers.test)
     return {
         "accuracy %": 100.0 * metrics.accuracy(answers.test, targets),
@@ -83,58 +86,53 @@ def score(answers: Answers, targets: Tensor) -> Scores:
         "ECE": metrics.ece(answers.test, targets),
         "Brier": metrics.brier(answers.test, targets),
         **{
-            f"AUROC {name} %": 100.0 * metrics.auroc(confidence, metrics.max_log_prob(strange))
-            for name, strange in answers.outside.items()
+            f"vs. {name} %": 100.0 * metrics.auroc(confidence, metrics.max_log_prob(strange))
+            for name, strange in answers.strange.items()
         },
     }
 
 
 def compare(
     seeds: int, out: Path, *, steps: int | None = None, say: Say = lambda words: None
-) -> tuple[dict[str, list[Scores]], dict[str, Answers]]:
-    """Train every method with every seed, or take what is in the folder already.
-
-    Returns:
-        Row of the table -> scores of each seed; and the answers of seed 0.
-    """
+) -> dict[str, list[Answers]]:
+    """Row of the table -> answers of each seed: trained now, or taken from the folder where they are there already."""
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
-    targets = data.load("digits", "test").targets
-    rows: dict[str, list[Scores]] = {}
-    first: dict[str, Answers] = {}
+    rows: dict[str, list[Answers]] = {}
     for method, name in METHODS.items():
         for seed in range(seeds):
-            run = digits(method, seed=seed)  # type: ignore[arg-type]
+            run = digits(method, seed=seed)
             if steps is not None:
                 run = replace(run, train=replace(run.train, steps=steps))
             job = Job(run, {}, out / "runs" / f"{run.recipe}-{run.train.steps}-seed{seed}")
             finish(job, progress=False)
             for label, answers in ask(run, job.out).items():
-                rows.setdefault(label, []).append(score(answers, targets))
-                if seed == 0:
-                    first[label] = answers
+                rows.setdefault(label, []).append(answers)
         say(f"{name}: {seeds} seed(s) trained")
-    return rows, first
+    return rows
 
 
-def draw(answers: dict[str, Answers], out: Path) -> list[Path]:
-    """Figures of one seed into a folder: reliability, entropies, and the most and least certain images."""
+def draw(rows: dict[str, list[Answers]], out: Path) -> list[Path]:
+    """Figures into a folder: reliability over all seeds; of the first seed entropies, most and least certain images."""
     from varlearn.report import entropies, gallery, reliability, save
 
     test = data.load("digits", "test")
-    curves = {name: metrics.reliability_curve(one.test, test.targets) for name, one in answers.items()}
+    curves = {
+        name: metrics.merge_reliability([metrics.reliability_curve(one.test, test.targets) for one in answers])
+        for name, answers in rows.items()
+    }
     paths = [*save(reliability(curves), out / "reliability")]
-    for name, one in answers.items():
-        strange = {place: metrics.entropy_per_example(log_probs) for place, log_probs in one.outside.items()}
-        made = entropies(metrics.entropy_per_example(one.test), strange, name, torch.tensor(10.0).log().item())
-        paths += save(made, out / f"entropy-{''.join(c if c.isalnum() else '-' for c in name.lower())}")
-    averaged = list(answers.values())[-1].test
+    for name, answers in rows.items():
+        strange = {place: metrics.entropy_per_example(found) for place, found in answers[0].strange.items()}
+        made = entropies(metrics.entropy_per_example(answers[0].test), strange, name, math.log(10))
+        paths += save(made, out / f"entropy-{''.join(letter for letter in name.lower() if letter.isalnum())}")
+    averaged = list(rows.values())[-1][0].test
     order = metrics.entropy_per_example(averaged).argsort()
-    rows = {
-        f"{name}, averaged over the posterior": _captioned(test, averaged, chosen)
+    certain = {
+        f"{name}, averaged over IVON's posterior": _captioned(test, averaged, chosen)
         for name, chosen in (("most certain", order[:10]), ("least certain", order.flip(0)[:10]))
     }
-    return paths + [*save(gallery(rows), out / "certainty")]
+    return [*paths, *save(gallery(certain), out / "certainty")]
 
 
 def main(seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None) -> int:
@@ -150,22 +148,22 @@ def main(seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None
     def say(words: str) -> None:
         print(f"{words} ({time.perf_counter() - started:.0f} s)", file=sys.stderr, flush=True)
 
-    rows, answers = compare(seeds, out, steps=steps, say=say)
-    columns = list(next(iter(rows.values()))[0])
-    print(f"\n{'on 797 test images':18}" + "".join(f"{name:>21}" for name in columns))
-    for name, runs in rows.items():
-        print(f"{name:18}" + "".join(f"{_cell([run[column] for run in runs], column):>21}" for column in columns))
-    print(
-        f"\nmean and standard deviation over {seeds} seed(s); AUROC: test images told from strange ones by confidence"
-    )
+    rows = compare(seeds, out, steps=steps, say=say)
+    targets = data.load("digits", "test").targets
+    scores = {name: [score(one, targets) for one in answers] for name, answers in rows.items()}
+    columns = list(next(iter(scores.values()))[0])
+    print(f"\n{'797 test images':16}" + "".join(f"{name:>19}" for name in columns))
+    for name, runs in scores.items():
+        print(f"{name:16}" + "".join(f"{_cell([run[column] for run in runs], column):>19}" for column in columns))
+    print(f"\nmean and standard deviation over {seeds} seed(s); vs.: AUROC of telling strange images by confidence")
     try:
-        paths = draw(answers, out)
+        paths = draw(rows, out)
     except ModuleNotFoundError as error:
         if error.name not in ("matplotlib", "cycler"):
             raise
         print("no figures: they need matplotlib; pip install 'varlearn[plot]'")
     else:
-        print(f"figures of seed 0: {', '.join(str(path) for path in paths if path.suffix == '.png')}")
+        print(f"figures: {', '.join(str(path) for path in paths if path.suffix == '.png')}")
     return 0
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from varlearn.core import noise
-from varlearn.core.noise import derive_key, fold_in, normal_
+from varlearn.core.noise import Grid, advanced, derive_key, fold_in, normal_, normal_on_grid
 
 # The first outputs of SplitMix64 for the seed 0, as published with the generator.
 SPLITMIX64 = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC, 0x1B39896A51A8749B]
@@ -50,6 +50,20 @@ def test_any_key_and_offset_agree_with_the_transcription(key: int, offset: int, 
 def test_a_part_is_the_same_part_of_the_whole(dtype: torch.dtype, offset: int, size: int) -> None:
     whole = normal_(torch.empty(offset + size, dtype=dtype), key=99)
     assert torch.equal(normal_(torch.empty(size, dtype=dtype), 99, offset), whole[offset:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_grid_has_the_numbers_of_its_elements(dtype: torch.dtype) -> None:
+    """More than a block of rows, every third column, planes in another order."""
+    whole = normal_(torch.empty(3, 500, 700, dtype=dtype), key=5)
+    indices = torch.tensor([2, 0]), torch.arange(1, 499), torch.arange(0, 700, 3)
+    ours = normal_on_grid(Grid(indices, (350_000, 700, 1)), 5, dtype)
+    assert torch.equal(ours, whole[indices[0]][:, indices[1]][:, :, indices[2]])
+
+
+@given(key=st.integers(0, 2**64 - 1), pairs=st.integers(0, 2**40))
+def test_an_advanced_key_begins_later(key: int, pairs: int) -> None:
+    assert torch.equal(normal_(torch.empty(5), advanced(key, pairs)), normal_(torch.empty(5), key, 2 * pairs))
 
 
 def test_low_precision_is_the_float32_number_rounded() -> None:

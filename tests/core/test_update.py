@@ -181,5 +181,7 @@ def test_kl_matches_torch_distributions(ess: float, decay: float, seed: int) -> 
     hess.clamp_(min=-0.5 * decay)
     posterior = Normal(mean, (ess * (hess + decay)).rsqrt())
     prior = Normal(prior_mean, torch.full_like(mean, (ess * decay) ** -0.5))
+    kept = hess.clone()
     ours = update.kl_divergence(mean, hess, ess, decay, prior_mean)
     torch.testing.assert_close(ours, kl_divergence(posterior, prior).sum(), rtol=1e-9, atol=1e-9)
+    assert torch.equal(hess, kept)  # a float64 h is the state itself

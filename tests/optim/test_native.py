@@ -1,9 +1,7 @@
 """The fused CPU path does what the plain path does: the same noise, the same rule, the same saturation."""
 
-import ctypes
 import itertools
 import math
-import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,9 +28,8 @@ def has_compiler() -> bool:
 # Where there is a compiler, the path must be there: a build that fails its own check is no reason to skip.
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C compiler")
 
-# A block is 128 elements, a chunk 4096, a second thread comes in at 16384, and copies stream from 2^22.
+# A block is 128 elements, a chunk 4096, and a second thread comes in at 16384.
 SIZES = [0, 1, 2, 3, 127, 128, 129, 255, 4096, 4097, 20_001]
-STREAMING = (1 << 22) + 5
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
@@ -104,23 +101,6 @@ def test_a_sample_is_the_plain_path_s(threads: int, sign: float) -> None:
             samples[path] = params
         for name, ours, plain in zip(means, samples[native.draw], samples[loop.draw], strict=True):
             assert_same(ours, plain, 1e-6, name)
-
-
-@pytest.mark.parametrize("size", [100, 5000, STREAMING])
-@pytest.mark.parametrize("offset", [0, 1])
-def test_keep_and_draw_is_a_copy_and_a_draw_and_restore_undoes_it(size: int, offset: int) -> None:
-    param = torch.randn(size + offset)[offset:]
-    kept = torch.zeros(size + offset)[offset:]
-    hess, noise = torch.rand(size), Noise(derive_key(0, 1), 30.0, 0.5)
-    before, expected, done = param.clone(), torch.empty(size), ctypes.c_int()
-    native.draw([Draw(expected, param, hess, noise)])
-    native.keep_and_draw([param], [kept], [hess], [noise], done)
-    assert done.value == 1
-    assert torch.equal(kept, before)
-    assert torch.equal(param, expected)
-    assert not torch.equal(param, before)
-    native.restore([param], [kept])
-    assert torch.equal(param, before)
 
 
 def problem(
@@ -319,47 +299,11 @@ def test_all_finite_of_nothing_and_of_much() -> None:
     assert not native.all_finite(many)
 
 
-@pytest.mark.parametrize("delay", [0.0005, 0.002, 0.005, 0.02])
-def test_an_interrupt_finds_all_or_nothing(delay: float) -> None:
-    params = [torch.ones(1_000_000) for _ in range(3)]
-    kept, hess = [torch.zeros_like(p) for p in params], [torch.ones_like(p) for p in params]
-    noises, done = [Noise(i, 1.0, 1.0) for i in range(3)], ctypes.c_int()
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, delay)
-        while True:  # the alarm ends it: in the kernel, around it, or in between
-            native.keep_and_draw(params, kept, hess, noises, done)
-            native.restore(params, kept)
-            done.value = 0
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    if done.value:
-        assert all(bool((tensor == 1.0).all()) for tensor in kept)
-        native.restore(params, kept)
-    assert all(bool((tensor == 1.0).all()) for tensor in params)
-
-
-def test_lists_of_unequal_length_change_nothing() -> None:
-    param, kept, done = torch.ones(4), torch.zeros(4), ctypes.c_int()
-    with pytest.raises(ValueError, match="argument"):
-        native.keep_and_draw([param], [kept], [torch.ones(4), torch.ones(4)], [Noise(0, 1.0, 0.0)], done)
-    assert done.value == 0
-    assert param.eq(1.0).all()
-    assert kept.eq(0.0).all()
-
-
 def test_autograd_notices_the_writes() -> None:
     weight = torch.ones(3, requires_grad=True)
     for write in (
         lambda: native.draw([Draw(weight, weight, torch.ones(3), Noise(0, 1.0, 0.0))]),
-        lambda: native.keep_and_draw([weight], [torch.empty(3)], [torch.ones(3)], [Noise(0, 1.0, 0.0)]),
-        lambda: native.restore([weight], [torch.ones(3)]),
+        lambda: native.step([step_of(weight, grad=torch.ones(3))]),
     ):
         loss = weight.square().sum()
         write()

@@ -15,8 +15,9 @@ from tests.train.tiny import tiny_run
 from varlearn import data, posterior
 from varlearn.data.examples import Examples
 from varlearn.posterior import DiagGaussian, Point
-from varlearn.train import Interrupted, NonFiniteLossError, RunFolderError, WriteError, fit, from_json
+from varlearn.train import Interrupted, Model, NonFiniteLossError, RunFolder, RunFolderError, WriteError, fit, from_json
 from varlearn.train import checkpoint as checkpoint_module
+from varlearn.train.nested import pack
 from varlearn.train.training import Training
 
 pytestmark = pytest.mark.usefixtures("tiny_data")
@@ -27,11 +28,18 @@ def records(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
 
 
-def result(out: Path) -> dict[str, bytes]:
-    """The bytes that must not depend on interruptions."""
-    names = ["config.json", "log.jsonl", "posterior.safetensors", "checkpoint/best.safetensors"]
-    last = sorted(path.name for path in (out / "checkpoint").glob("step-*"))
-    return {name: (out / name).read_bytes() for name in [*names, *(f"checkpoint/{name}" for name in last)]}
+def result(out: Path) -> dict[str, Any]:
+    """What must not depend on interruptions: the bytes of the files, and the tensors and numbers of the checkpoints."""
+    files: dict[str, Any] = {
+        name: (out / name).read_bytes() for name in ("config.json", "log.jsonl", "posterior.safetensors")
+    }
+    for path in sorted((out / "checkpoint").glob("*.safetensors")):
+        state = checkpoint_module.read(path)
+        for group in state["training"]["optimizer"]["param_groups"]:
+            group.pop("differentiable", None)  # PyTorch adds it when a state is loaded
+        plain, tensors = pack(state)
+        files[path.name] = plain, {name: value.numpy().tobytes() for name, value in tensors.items()}
+    return files
 
 
 def signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +114,7 @@ def test_a_signal_saves_and_resuming_gives_the_same_bytes(
     assert not (out / "posterior.safetensors").exists()
     fit(run, out, resume=True, progress=False)
     assert "going on at step 7 of 11" in capsys.readouterr().err
-    assert {**result(out), "log.jsonl": b""} == {**result(tmp_path / "straight"), "log.jsonl": b""}
-    assert records(out) == records(tmp_path / "straight")
+    assert result(out) == result(tmp_path / "straight")
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,13 +254,49 @@ def test_another_logger_gets_every_record_and_is_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "evals", "checkpoints"), [(0, [18], ["18"]), (5, [5, 10, 15, 18], ["15", "18"]), (None, [6, 12, 18], ["12", "18"])]
+    ("every", "evals", "checkpoints"),
+    [(0, [18], ["18"]), (5, [5, 10, 15, 18], ["15", "18"]), (None, [6, 12, 18], ["12", "18"])],
 )
 def test_what_is_due_when(every: int | None, evals: list[int], checkpoints: list[str], tmp_path: Path) -> None:
     fit(tiny_run(eval_every=every, checkpoint_every=every), tmp_path / "run", progress=False)
     assert [line["step"] for line in records(tmp_path / "run") if "eval" in line] == evals
     found = sorted(path.stem[-2:] for path in (tmp_path / "run" / "checkpoint").glob("step-*"))
     assert found == checkpoints
+
+
+def test_lost_lines_of_the_log_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(tiny_run(), tmp_path / "run", progress=False)
+    (tmp_path / "run" / "log.jsonl").write_text("")
+    fit(tiny_run(), tmp_path / "run", resume=True, progress=False)
+    assert "log.jsonl has lost lines since the checkpoint" in capsys.readouterr().err
+
+
+def test_another_machine_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(tiny_run(), tmp_path / "run", progress=False)
+    (tmp_path / "run" / "env.json").write_text("{}")
+    fit(tiny_run(), tmp_path / "run", resume=True, progress=False)
+    assert "the machine or a package differs from" in capsys.readouterr().err
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    fit(tiny_run(), tmp_path / "run", progress=False)
+    with RunFolder(tmp_path / "run").locked(), pytest.raises(RunFolderError, match="another process is training in"):
+        fit(tiny_run(), tmp_path / "run", resume=True, progress=False)
+
+
+@pytest.mark.parametrize("method", ["ivon", "adamw"])
+def test_convolutions_in_channels_last_resume_to_the_bit(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tiny_run(method, steps=4, checkpoint_every=1, precision="bf16")
+    run = replace(run, model=Model("resnet20", classes=3), data=replace(run.data, name="colour"))
+    fit(run, tmp_path / "straight", progress=False)
+    with monkeypatch.context() as patch:
+        signal_at(1, signal.SIGTERM, patch)
+        with pytest.raises(Interrupted):
+            fit(run, tmp_path / "stopped", progress=False)
+    fit(run, tmp_path / "stopped", resume=True, progress=False)
+    assert result(tmp_path / "stopped") == result(tmp_path / "straight")
 
 
 def test_lines_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def load(name: str, split: str, root: Path | None = None, **options: Any) -> Examples:
-    """Three classes of 8x8 images ("blobs", "far"), a line with noise ("line"), or a text of few letters ("letters")."""
+    """Three classes of images ("blobs", "colour", "far"), a line with noise ("line"), or a text of letters ("letters")."""
     generator = torch.Generator().manual_seed(0 if split == "train" else 1)
     count = 96 if split == "train" else 48
     if name == "line":
@@ -27,8 +27,10 @@ def load(name: str, split: str, root: Path | None = None, **options: Any) -> Exa
         text = torch.arange(count * 8) % 5 + torch.randint(2, (count * 8,), generator=generator)
         return Examples(text.to(torch.uint8), torch.empty(0, dtype=torch.long), (), "tokens", vocab=7)
     y = torch.randint(3, (count,), generator=generator)
-    light = 40 + 80 * y if name == "blobs" else torch.full((count,), 80)
+    light = 40 + 80 * y if name != "far" else torch.full((count,), 80)
     x = (light.view(-1, 1, 1, 1) + torch.randint(-30, 30, (count, 1, 8, 8), generator=generator)).clamp(0, 255)
+    if name == "colour":
+        return Examples(x.to(torch.uint8).expand(-1, 3, -1, -1), y, ("dark", "grey", "light"), "image")
     statistics = ((0.5,), (0.25,)) if name == "blobs" else ((0.9,), (0.1,))
     return Examples(x.to(torch.uint8), y, ("dark", "grey", "light"), "image", *statistics)
 

@@ -8,9 +8,7 @@ from varlearn.demo import main
 
 
 def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None) -> int:
-    """Train AdamW, SGD and IVON on scikit-learn's digits, and compare accuracy, calibration and sense for strange images.
-
-    About two minutes on two cores; what is trained already is not trained again.
+    """Train AdamW, SGD and IVON on scikit-learn's digits: accuracy, calibration, and doubt about strange images.
 
     Args:
         seeds: runs of each method.

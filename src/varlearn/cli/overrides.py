@@ -127,4 +127,4 @@ def _toml(text: str) -> dict[str, Any]:
 
 
 def _summary(cls: Any) -> str:
-    return (cls.__doc__ or "").split("\n")[0].rstrip(".")
+    return (cls.__doc__ or "").replace("\n", ". ").replace(";", ". ").split(". ")[0]

@@ -36,11 +36,8 @@ def reproduce(
 ) -> int:
     """Make the runs behind a table of the paper, and print mean and standard deviation beside the paper's.
 
-    Finished runs are kept and unfinished ones resumed, so the same command goes on where it stopped. A run that fails
-    does not stop the others. Results go to results.json in the folder.
-
     Args:
-        artefact: table1 (images, with Tables 9 to 11), table3 (out of domain), table8 (h0), table13 (GRU), figure1 (GPT-2).
+        artefact: table1 (images; also Tables 9 to 11), table3 (OOD), table8 (h0), table13 (GRU), figure1 (GPT-2).
         scale: "small" for two cores, "paper" for the paper's own setting.
         seeds: runs of each method.
         models: only these networks.

@@ -6,9 +6,11 @@ import os
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 WIDE = 160  # columns where nobody says how many there are: a pipe or a file
@@ -26,7 +28,7 @@ def say(words: str) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", numbers: int = 0) -> None:
-    """Print a table.
+    """Print a table; where it is wider than the screen, each row as lines of its own.
 
     Args:
         columns: their names.
@@ -34,13 +36,43 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
         title: above the table.
         numbers: how many columns at the right hold numbers; they are aligned to the right.
     """
+    rows, out = list(rows), console()
+    widths = [max(len(row[place]) for row in [columns, *rows]) for place in range(len(columns))]
+    if sum(widths) + 3 * len(widths) > out.width:
+        _records(out, columns, rows, title)
+        return
     made = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(columns):
         right = place >= len(columns) - numbers
         made.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
         made.add_row(*row)
-    console().print(made)
+    out.print(made)
+
+
+def settings(sections: dict[str, Any]) -> None:
+    """Print nested settings, a section to a paragraph.
+
+    Args:
+        sections: name -> value, or name -> settings by name.
+    """
+    out = console()
+    alone = {name: value for name, value in sections.items() if not isinstance(value, dict)}
+    parts = {name: values for name, values in sections.items() if isinstance(values, dict)}
+    for name, values in {"run": alone, **parts}.items():
+        cells = [f"{key}={_value(value)}" for key, value in values.items()]
+        out.print(f"[bold]{name}[/bold] " + escape("  ".join(cells)))
+
+
+def _records(out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    out.print(f"\n[bold]{escape(title)}[/bold]" if title else "")
+    for row in rows:
+        cells = [f"{name} {cell}" if name else cell for name, cell in zip(columns, row, strict=True) if cell]
+        out.print(escape("\n  ".join(cells)))
+
+
+def _value(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else "none" if value is None else str(value)
 
 
 def spread(values: Sequence[float], digits: int) -> str:

@@ -22,8 +22,6 @@ def predict(
 ) -> int:
     """Predict the test set, and the data sets out of the domain, with the posterior of a trained run.
 
-    Reads posterior.safetensors, writes predictions.safetensors.
-
     Args:
         run: folder of the run.
         device: where to compute; a GPU if there is one unless given.
@@ -37,8 +35,6 @@ def predict(
 def score(run: Path, /) -> int:
     """Score the predictions of a run.
 
-    Reads predictions.safetensors, writes metrics.json.
-
     Args:
         run: folder of the run.
     """
@@ -49,8 +45,6 @@ def score(run: Path, /) -> int:
 
 def report(*runs: Path, out: Path | None = None) -> int:
     """Make a page with figures from one run, or several side by side.
-
-    Writes report.html, which needs nothing but a browser, and the figures as PNG and SVG.
 
     Args:
         runs: folders of runs.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from varlearn.cli.overrides import given, laid_over, optional, read_settings
-from varlearn.cli.show import console, say, spread, table
+from varlearn.cli.show import say, table
+from varlearn.cli.show import settings as show_settings
 from varlearn.recipes import recipe as named
 from varlearn.train import RunFolder, fit, open_logger, to_json
 from varlearn.train.config import Run
@@ -38,12 +40,6 @@ def train(
 ) -> int:
     """Train a recipe, predict the test set at the mean and averaged over the posterior, and score both.
 
-    What a recipe sets, a file given with --config may change, and a flag such as --optim.lr has the last word. Nothing
-    else follows from a change: after another --data.subset or --train.epochs, IVON's ess and beta2 are still those of
-    the recipe. `none` is a value: `--data.subset none` takes all examples.
-
-    Several devices or processes: torchrun --nproc-per-node 8 -m varlearn train ...
-
     Args:
         recipe: its name; varlearn list shows them all. Not needed with --config or with --resume.
         out: folder of the run; runs/RECIPE-SCALE-seedSEED unless given.
@@ -60,7 +56,7 @@ def train(
     folder = RunFolder(out if out is not None else Path("runs") / f"{run.recipe}-{run.scale}-seed{run.seed}")
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun starts, one talks
     if first:
-        console().print(to_json(run), end="", markup=False)
+        show_settings(asdict(run))
         say(f"writing to {folder.out}")
     log = open_logger(logger, folder.out, json.loads(to_json(run))) if logger and first else None
     fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
@@ -98,27 +94,25 @@ def chosen(
 def show_metrics(folder: RunFolder) -> None:
     """Print the metrics of a run: a row for each, a column for each kind of prediction."""
     metrics = json.loads(folder.metrics.read_text(encoding="utf-8"))
-    kinds = [kind for kind in ("mean", "averaged") if kind in metrics]
-    titles = {"mean": "at the mean", "averaged": "averaged"}
-    names = dict.fromkeys(name for kind in kinds for name in flat(metrics[kind]))
-    rows = [[name, *(_cell(flat(metrics[kind]).get(name)) for kind in kinds)] for name in names]
-    table(["metric", *(titles[kind] for kind in kinds)], rows, title=str(folder.out), numbers=len(kinds))
+    kinds = {"mean": "at the mean", "averaged": "averaged"}
+    if folder.read_run().optim.name != "ivon":  # a point has nothing to average
+        kinds = {"mean": folder.read_run().optim.name}
+    values = {kind: flat(metrics[kind]) for kind in kinds}
+    rows = [[name, *(_cell(values[kind][name]) for kind in kinds)] for name in values["mean"]]
+    table(["metric", *kinds.values()], rows, title=str(folder.out), numbers=len(kinds))
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """Numbers of nested dicts by their joined names.
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Entries of nested dicts by their joined names.
 
     >>> flat({"nll": 0.5, "ood": {"svhn": {"auroc": 0.9}}})
     {'nll': 0.5, 'ood.svhn.auroc': 0.9}
     """
-    numbers: dict[str, float] = {}
+    entries: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, dict):
-            numbers |= flat(value, f"{prefix}{name}.")
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            numbers[f"{prefix}{name}"] = float(value)
-    return numbers
+        entries |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return entries
 
 
-def _cell(value: float | None) -> str:
-    return "" if value is None else spread([value], 4)
+def _cell(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "–" if value is None else str(value)

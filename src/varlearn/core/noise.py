@@ -110,7 +110,7 @@ def normal_on_grid(grid: Grid, key: int, dtype: torch.dtype, device: torch.devic
     """The normals of `key` that a part of a tensor has, whatever part it is: what a shard needs.
 
     Args:
-        grid: which elements.
+        grid: which elements, of a tensor of at least one dimension.
         key: from `derive_key`.
         dtype: of the result.
         device: of the result.
@@ -127,22 +127,18 @@ def normal_on_grid(grid: Grid, key: int, dtype: torch.dtype, device: torch.devic
     out = torch.empty(shape, dtype=dtype, device=device)
     if out.numel() == 0:
         return out
-    rows = max(1, _CPU_BLOCK * shape[0] // out.numel()) if shape and out.device.type == "cpu" else None
-    starts = range(0, shape[0], rows) if rows else (0,)
-    for start in starts:
-        part = slice(start, start + rows) if rows else slice(None)
-        number = torch.zeros((), dtype=torch.int64, device=device)
-        for dim, (index, stride) in enumerate(zip(grid.indices, grid.strides, strict=True)):
-            index = (index[part] if dim == 0 else index).to(device)
-            number = number + (index * stride).view(-1, *[1] * (len(shape) - 1 - dim))
-        odd = number % 2 == 1
-        counter = number.div_(2, rounding_mode="floor").add_(1).mul_(signed(GOLDEN)).add_(signed(key))
+    ahead, *others = (
+        (index.to(device) * stride).view(-1, *[1] * (len(shape) - 1 - dim))
+        for dim, (index, stride) in enumerate(zip(grid.indices, grid.strides, strict=True))
+    )
+    across = sum(others, torch.zeros((), dtype=torch.int64, device=device))
+    rows = len(ahead) if out.device.type != "cpu" else max(1, _CPU_BLOCK * len(ahead) // out.numel())
+    for part, numbers in zip(out.split(rows), ahead.split(rows), strict=True):
+        numbers = numbers + across
+        odd = numbers % 2 == 1
+        counter = numbers.div_(2, rounding_mode="floor").add_(1).mul_(signed(GOLDEN)).add_(signed(key))
         cosine, sine = normal_pairs(counter, _transform_dtype(out))
-        values = torch.where(odd, sine, cosine)
-        if shape:
-            out[part] = values
-        else:
-            out.copy_(values)
+        part.copy_(torch.where(odd, sine, cosine))
     return out
 
 
@@ -159,7 +155,11 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
     first, odd = divmod(offset, 2)
     last = (offset + flat.numel() + 1) // 2
     counter = torch.arange(first + 1, last + 1, device=flat.device).mul_(signed(GOLDEN)).add_(signed(key))
-    cosine, sine = normal_pairs(counter, _transform_dtype(flat))
+    dtype = _transform_dtype(flat)
+    if flat.dtype == dtype and not odd and flat.numel() % 2 == 0:
+        normal_pairs(counter, dtype, out=(flat[0::2], flat[1::2]))
+        return
+    cosine, sine = normal_pairs(counter, dtype)
     if odd:
         flat[0::2] = sine[: (flat.numel() + 1) // 2]
         flat[1::2] = cosine[1 : 1 + flat.numel() // 2]
@@ -168,24 +168,29 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
         flat[1::2] = sine[: flat.numel() // 2]
 
 
-def normal_pairs(counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def normal_pairs(
+    counter: Tensor, dtype: torch.dtype, out: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """The two normals of each 64-bit counter.
 
     Args:
         counter: int64 tensor holding key + (j + 1) * GOLDEN modulo 2^64 for the pairs j; overwritten.
         dtype: float32 or float64, in which the transform is done.
+        out: where to write them, of `dtype` and `counter`'s shape, in any strides.
 
     Returns:
         (normal[2j], normal[2j + 1]), each of `counter`'s shape.
     """
-    bits = counter
+    bits, shifted = counter, torch.empty_like(counter)
     for shift, factor in _MIX:
-        bits.bitwise_xor_(_shift_right(bits, shift)).mul_(signed(factor))
-    bits.bitwise_xor_(_shift_right(bits, _MIX_LAST_SHIFT))
-    uniform = _shift_right(bits, 33).to(dtype).add_(0.5).mul_(2.0**-31)
+        bits.bitwise_xor_(_shift_right(bits, shift, shifted)).mul_(signed(factor))
+    bits.bitwise_xor_(_shift_right(bits, _MIX_LAST_SHIFT, shifted))
+    uniform = _shift_right(bits, 33, shifted).to(dtype).add_(0.5).mul_(2.0**-31)
     radius = uniform.log_().mul_(-2.0).sqrt_()
     angle = bits.to(torch.int32).to(dtype).mul_(2.0 * math.pi * 2.0**-32)
-    return torch.cos(angle).mul_(radius), angle.sin_().mul_(radius)
+    if out is None:
+        return torch.cos(angle).mul_(radius), angle.sin_().mul_(radius)
+    return torch.mul(torch.cos(angle), radius, out=out[0]), torch.mul(angle.sin_(), radius, out=out[1])
 
 
 def signed(word: int) -> int:
@@ -201,9 +206,9 @@ def _transform_dtype(out: Tensor) -> torch.dtype:
     return torch.float64 if out.dtype == torch.float64 else torch.float32
 
 
-def _shift_right(bits: Tensor, by: int) -> Tensor:
-    """Logical shift: int64's own `>>` repeats the sign bit."""
-    return (bits >> by).bitwise_and_((1 << (64 - by)) - 1)
+def _shift_right(bits: Tensor, by: int, out: Tensor) -> Tensor:
+    """Logical shift into `out`: int64's own `>>` repeats the sign bit."""
+    return torch.bitwise_right_shift(bits, by, out=out).bitwise_and_((1 << (64 - by)) - 1)
 
 
 def _mix(word: int) -> int:

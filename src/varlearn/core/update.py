@@ -74,6 +74,17 @@ def hess_reparam(grad: Tensor, noise: Tensor, std: Tensor) -> Tensor:
     return saturate_((grad * noise).div_(std))
 
 
+def hess_deviation(grad: Tensor, deviation: Tensor, hess: Tensor, ess: float, weight_decay: float) -> Tensor:
+    """Line 3 where theta - m is at hand: ghat * (theta - m) * lambda (h + delta).
+
+    theta was rounded when it was stored, so this is `hess_reparam` to an ulp of theta over sigma.
+
+    >>> hess_deviation(torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([0.5]), ess=8.0, weight_decay=0.0)
+    tensor([12.])
+    """
+    return saturate_((grad * deviation).mul_(precision(hess, weight_decay).mul_(ess)))
+
+
 def hess_squared_gradient(grad: Tensor) -> Tensor:
     """The squared-gradient estimate ghat^2 (Appendix B.2), without any factor of lambda.
 
@@ -152,7 +163,7 @@ def kl_divergence(
     >>> kl_divergence(torch.tensor([2.0]), torch.tensor([0.0]), ess=10.0, weight_decay=0.1)
     tensor(2., dtype=torch.float64)
     """
-    ratio = hess.double().add_(weight_decay).div_(weight_decay)
+    ratio = (hess.double() + weight_decay).div_(weight_decay)
     offset = (mean.double() - prior_mean).square_().mul_(ess * weight_decay)
     return 0.5 * (ratio.reciprocal() - 1.0 + ratio.log() + offset).sum()
 

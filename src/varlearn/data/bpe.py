@@ -25,6 +25,8 @@ MERGES = Published(
     "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
 )
 
+_REMEMBERED = 1 << 20  # words whose tokens are kept
+
 # The bytes that print as themselves come first, in their order; the list of merges writes the others as U+0100 and on.
 _PRINTING = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = [byte for byte in range(256) if byte not in set(_PRINTING)]
@@ -67,9 +69,12 @@ class BytePairs:
         """The text's tokens; no character has a special meaning."""
         tokens: list[int] = []
         for word in _words().findall(text):
-            if word not in self._known:
-                self._known[word] = self._merged(word.encode("utf-8"))
-            tokens += self._known[word]
+            known = self._known.get(word)
+            if known is None:
+                known = self._merged(word.encode("utf-8"))
+                if len(self._known) < _REMEMBERED:
+                    self._known[word] = known
+            tokens += known
         return tokens
 
     def decode(self, tokens: Iterable[int]) -> str:

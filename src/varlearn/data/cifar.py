@@ -54,7 +54,7 @@ _ARCHIVE100 = Published(
 
 
 def cifar10(split: str, root: Path | None = None) -> Examples:
-    """CIFAR-10 in the authors' order; split is train or test. Normalised with ImageNet's statistics, as in the paper."""
+    """CIFAR-10 in the authors' order; split is train or test. Normalised with ImageNet's statistics, like the paper."""
     CIFAR10.check_split(split)
     folder = sources.find("cifar10", root)
     if folder is not None:

@@ -1,4 +1,4 @@
-"""Texts for language modelling: tiny Shakespeare, the Brown corpus, WikiText-2, and any text file of one's own."""
+"""Texts for language modelling: tiny Shakespeare, the Brown corpus and WikiText-2."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import io
 import re
 import zipfile
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
 import torch
 
 from varlearn.data import prepared, sources
 from varlearn.data.archive import zipped
-from varlearn.data.errors import CorruptDataError, MissingDataError
+from varlearn.data.errors import CorruptDataError
 from varlearn.data.examples import Examples
 from varlearn.data.imageset import check_split
 from varlearn.data.sources import Published
@@ -69,17 +68,6 @@ def wikitext2(split: str, root: Path | None = None) -> str:
     return zipped(path, f"wikitext-2/wiki.{split}.tokens").decode("utf-8")
 
 
-def text_file(path: Path, split: str) -> str:
-    """A text file of one's own, in UTF-8; the last tenth is the test split."""
-    check_split(split, _SPLITS)
-    if not path.exists():
-        raise MissingDataError(f"{path} does not exist; give the path of a text file")
-    try:
-        return _part(path.read_text(encoding="utf-8"), split)
-    except (UnicodeDecodeError, IsADirectoryError) as error:
-        raise CorruptDataError(f"{path} must be a text file in UTF-8, but {error}") from error
-
-
 def stream(
     source: TextOf, split: str, root: Path | None = None, *, tokens: Tokens = "bytes", vocab: int = 10_000
 ) -> Examples:
@@ -91,18 +79,17 @@ def stream(
         root: see `sources.folders`.
         tokens: "bytes", "words" or "gpt2".
         vocab: number of words, for "words".
+
+    >>> stream(lambda split, root: "to be", "train", tokens="bytes").inputs
+    tensor([116, 111,  32,  98, 101], dtype=torch.uint8)
     """
-    inputs, size = _stream(source, split, root, tokens, vocab)
-    return Examples(inputs, torch.empty(0, dtype=torch.long), (), "tokens", vocab=size)
-
-
-@lru_cache(maxsize=4)
-def _stream(source: TextOf, split: str, root: Path | None, tokens: Tokens, vocab: int) -> tuple[torch.Tensor, int]:
-    text = source(split, root)
+    text, vocabulary = source(split, root), 256
     if tokens == "bytes":
-        return torch.frombuffer(bytearray(text.encode("utf-8")), dtype=torch.uint8), 256
-    coder = tokenizer(tokens, [source("train", root)] if tokens == "words" else [], vocab, root)
-    return torch.tensor(coder.encode(text), dtype=torch.int32), coder.size
+        inputs = torch.frombuffer(bytearray(text.encode("utf-8")), dtype=torch.uint8)
+    else:
+        coder = tokenizer(tokens, [source("train", root)] if tokens == "words" else [], vocab, root)
+        inputs, vocabulary = torch.tensor(coder.encode(text), dtype=torch.int32), coder.size
+    return Examples(inputs, torch.empty(0, dtype=torch.long), (), "tokens", vocab=vocabulary)
 
 
 def _part(text: str, split: str) -> str:

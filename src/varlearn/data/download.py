@@ -6,21 +6,37 @@ import os
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from varlearn.data import checksum
 from varlearn.data.errors import DownloadError
 
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes received so far and the bytes expected, None where the server does not say."""
+Progress = Callable[[str, int, int | None], None]
+"""Called with the file's name, the bytes received so far and the bytes expected, None where the server does not say."""
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 18
 
 
-def fetch(url: str, target: Path, expected: str | None, progress: Progress | None = None) -> Path:
+_progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def reporting(progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` of each piece of the downloads inside the block."""
+    token = _progress.set(progress)
+    try:
+        yield
+    finally:
+        _progress.reset(token)
+
+
+def fetch(url: str, target: Path, expected: str | None) -> Path:
     """Download `url` to `target`.
 
     The bytes go to a temporary file beside the target, which gets its name when its checksum is right.
@@ -29,25 +45,34 @@ def fetch(url: str, target: Path, expected: str | None, progress: Progress | Non
         url: where from.
         target: where to; its folder is made.
         expected: MD5 or SHA-256, hexadecimal; None where none is published, so that only the length is checked.
-        progress: told of each piece.
 
     Raises:
         DownloadError: the server cannot be reached, has no such file, or sent another or a part of it.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "here").write_bytes(b"abc")
+    ...     there = fetch(f"file://{folder}/here", Path(folder, "there"), "900150983cd24fb0d6963f7d28e17f72")
+    ...     there.read_bytes()
+    b'abc'
     """
     temporary: Path | None = None
+    request = urllib.request.Request(url, headers={"User-Agent": "varlearn"})
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            found = _receive(url, file, expected, progress)
-            file.flush()
-            os.fsync(file.fileno())
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+            temporary = Path(name)
+            with os.fdopen(handle, "wb") as file:
+                found = _receive(answer, file, expected, target.name)
+                file.flush()
+                os.fsync(file.fileno())
         if expected is not None and found != expected:
             raise DownloadError(f"its checksum is {found}, not {expected}")
         os.replace(temporary, target)
         temporary = None
     except (OSError, HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the connection
         raise DownloadError(
             f"{url} could not be downloaded to {target}: {_reason(error)}; fetch it on another machine and put it "
             f"there as it is, or into a folder that the variable VARLEARN_DATA names"
@@ -58,20 +83,18 @@ def fetch(url: str, target: Path, expected: str | None, progress: Progress | Non
     return target
 
 
-def _receive(url: str, file: object, expected: str | None, progress: Progress | None) -> str | None:
+def _receive(answer: Any, file: BinaryIO, expected: str | None, name: str) -> str | None:
     """Write the body of the answer to `file`; returns its checksum."""
-    digest = checksum.new(expected) if expected is not None else None
-    request = urllib.request.Request(url, headers={"User-Agent": "varlearn"})
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        length = answer.headers.get("Content-Length")
-        total, received = int(length) if length else None, 0
-        while chunk := answer.read(_CHUNK):
-            file.write(chunk)  # type: ignore[attr-defined]
-            received += len(chunk)
-            if digest is not None:
-                digest.update(chunk)
-            if progress is not None:
-                progress(received, total)
+    digest, progress = checksum.new(expected) if expected is not None else None, _progress.get()
+    length = answer.headers.get("Content-Length")
+    total, received = int(length) if length else None, 0
+    while chunk := answer.read(_CHUNK):
+        file.write(chunk)
+        received += len(chunk)
+        if digest is not None:
+            digest.update(chunk)
+        if progress is not None:
+            progress(name, received, total)
     if total is not None and received != total:
         raise DownloadError(f"{received:,} of {total:,} bytes came")
     return digest.hexdigest() if digest is not None else None

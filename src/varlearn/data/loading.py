@@ -12,14 +12,17 @@ from typing import Any
 from varlearn.data.ag_news import ag_news, ag_news_pack, ag_news_pack_human
 from varlearn.data.cifar import cifar10, cifar100
 from varlearn.data.cifar10c import cifar10_corrupted, cifar10c
-from varlearn.data.corpora import brown, stream, text_file, tinyshakespeare, wikitext2
+from varlearn.data.corpora import brown, stream, tinyshakespeare, wikitext2
 from varlearn.data.digits import digits
+from varlearn.data.download import Progress, reporting
+from varlearn.data.errors import MissingDataError
 from varlearn.data.examples import Examples
 from varlearn.data.flowers102 import flowers102
 from varlearn.data.glue import TASKS, stsb
 from varlearn.data.imagenet import imagenet
 from varlearn.data.imdb import imdb
 from varlearn.data.mnist import fashion_mnist, mnist
+from varlearn.data.own_files import text_file, token_file
 from varlearn.data.pack import cifar100_pack, flowers102_pack, svhn_pack, tinyimagenet_pack
 from varlearn.data.sentiment import rotten_tomatoes, sst5
 from varlearn.data.svhn import svhn
@@ -70,14 +73,17 @@ def names() -> list[str]:
     return sorted([*IMAGES, *TEXTS, *CORPORA, *UCI])
 
 
-def load(name: str, split: str, root: Path | str | None = None, **options: Any) -> Examples:
+def load(
+    name: str, split: str, root: Path | str | None = None, *, progress: Progress | None = None, **options: Any
+) -> Examples:
     """One split of a data set.
 
     Args:
-        name: one of `names()`, or the path of a text file that ends in ".txt".
+        name: one of `names()`, or a file of one's own: text, ".txt", or GPT-2 tokens, ".bin"; see `own_files`.
         split: "train", "test", or another that the set has.
         root: folder that holds the data; where None, `VARLEARN_DATA` and the cache are searched and what neither has is
             downloaded.
+        progress: told of each piece of a download: file, bytes received, bytes expected (None if not known).
         **options: the set's own, see `options_of`; for texts `tokens` ("words", "bytes", "gpt2"), `vocab` and, for
             labelled ones, `context`.
 
@@ -95,7 +101,13 @@ def load(name: str, split: str, root: Path | str | None = None, **options: Any) 
         if option not in known:
             has = f"its options are {', '.join(known)}" if known else "it has none"
             raise ValueError(f"{option} is not an option of {name}; {has}")
-    return function(split, Path(root) if root is not None else None, **options)
+    try:
+        with reporting(progress):
+            return function(split, Path(root) if root is not None else None, **options)
+    except MissingDataError as error:
+        if f"{name}-pack" not in names():
+            raise
+        raise type(error)(f"{error}; a part of it is a set of its own, {name}-pack") from error
 
 
 def options_of(name: str) -> tuple[str, ...]:
@@ -131,8 +143,9 @@ def _function(name: str) -> Callable[..., Examples]:
     if name in CORPORA:
         return partial(stream, CORPORA[name])
     if name.endswith(".txt"):
-        path = Path(name).expanduser()
-        return partial(stream, lambda split, root: text_file(path, split))
+        return partial(stream, lambda split, root: text_file(name, split))
+    if name.endswith(".bin"):
+        return partial(token_file, name)
     raise ValueError(f"{name!r} is not a data set; {_cure(name, names())}")
 
 

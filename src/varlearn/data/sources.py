@@ -45,6 +45,8 @@ def folders(root: Path | None) -> list[Path]:
     if root is not None:
         return [Path(root).expanduser()]
     given = os.environ.get("VARLEARN_DATA")
+    if given and not Path(given).expanduser().is_dir():
+        raise MissingDataError(f"VARLEARN_DATA={given} must be a folder; correct the variable or unset it")
     return ([Path(given).expanduser()] if given else []) + [cache_folder()]
 
 
@@ -53,7 +55,7 @@ def find(path: str, root: Path | None) -> Path | None:
     return next((folder / path for folder in folders(root) if (folder / path).exists()), None)
 
 
-def published(file: Published, root: Path | None, progress: download.Progress | None = None) -> Path:
+def published(file: Published, root: Path | None) -> Path:
     """A published file, from the first place that has it or downloaded, its checksum verified.
 
     Raises:
@@ -68,7 +70,7 @@ def published(file: Published, root: Path | None, progress: download.Progress | 
                 f"{file.path} is in none of {_listed(root)} and has no public address; put it at {target}, or set "
                 "VARLEARN_DATA to a folder that holds it"
             )
-        return download.fetch(file.url, target, file.checksum, progress)
+        return download.fetch(file.url, target, file.checksum)
     if not found.is_file():
         raise CorruptDataError(f"{found} must be a file, not a directory; remove it and put {file.path} there")
     if found.stat().st_size == 0:

@@ -1,4 +1,4 @@
-"""A synthetic twin of every data set: the same shapes, dtypes and classes, learnable, made in milliseconds without a file.
+"""A synthetic twin of every data set: the same shapes, dtypes and classes, learnable, made without a file.
 
 What the classes look like depends on the name alone, the examples on the seed too: two seeds give a training and a test
 set of one task.

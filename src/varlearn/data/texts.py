@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from varlearn.data import sources
 from varlearn.data.errors import CorruptDataError
 from varlearn.data.examples import Examples
 from varlearn.data.tokenizers import Tokenizer, Tokens, tokenizer
@@ -26,6 +27,9 @@ class Texts:
         targets: classes int64 (N,), or scores float32 (N,).
         classes: names by number; empty for scores.
         seconds: the second text of each pair; empty where the set has single texts.
+
+    >>> len(Texts(("good", "bad"), torch.tensor([1, 0]), ("negative", "positive")))
+    2
     """
 
     texts: tuple[str, ...]
@@ -59,11 +63,16 @@ def tokenized(
         tokens: "words", "bytes" or "gpt2".
         vocab: numbers in all for "words": words, padding, unknown, and the border of two texts.
         context: tokens kept of each text; a pair's texts are joined before they are cut.
+
+    >>> few = Texts(("good film", "bad"), torch.tensor([1, 0]), ("negative", "positive"))
+    >>> tokenized(lambda split, root: few, "train").inputs  # 3 bad, 4 film, 5 good
+    tensor([[5, 4],
+            [3, 0]])
     """
     if context < 1:
         raise ValueError(f"context={context} must be >= 1")
     texts = source(split, root)
-    coder = _tokenizer(source, root, tokens, vocab)
+    coder = _tokenizer(source, root, tokens, vocab, tuple(sources.folders(root)))
     rows = []
     for number, text in enumerate(texts.texts):
         row = [token + _FIRST for token in coder.encode(text)]
@@ -75,7 +84,10 @@ def tokenized(
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(source: TextSource, root: Path | None, tokens: Tokens, vocab: int) -> Tokenizer:
+def _tokenizer(
+    source: TextSource, root: Path | None, tokens: Tokens, vocab: int, places: tuple[Path, ...]
+) -> Tokenizer:
+    """The tokenizer of a set; where its files are looked for is part of the key."""
     training: tuple[str, ...] = ()
     if tokens == "words":
         train = source("train", root)

@@ -201,10 +201,11 @@ class PosteriorTrainer(_Base):
         return {f"averaged_{name}": value for name, value in metrics.items()}
 
     def _shifts(self) -> bool:
-        """Whether the model's logits are about the next token."""
+        """Whether the model's logits are about the next token: its own loss function says so."""
         model = self._plain_model()
         encoder_decoder = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
-        return "ForCausalLM" in str(getattr(model, "loss_type", None)) and not encoder_decoder
+        loss = getattr(model, "loss_function", None)
+        return getattr(loss, "__name__", "") == "ForCausalLMLoss" and not encoder_decoder
 
     def _plain_model(self) -> nn.Module:
         model = self.model

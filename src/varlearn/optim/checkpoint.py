@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from varlearn.core.shards import local
 from varlearn.optim import hyper
-from varlearn.optim.sharded import local
 from varlearn.optim.state import TENSORS, like
 from varlearn.optim.tasks import state_dtype
 

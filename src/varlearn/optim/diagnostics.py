@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from varlearn.core import update
+from varlearn.core.shards import local
 from varlearn.optim.objective import prior_mean
-from varlearn.optim.sharded import combined, local
+from varlearn.optim.sharded import combined
 
 
 @dataclass(frozen=True)

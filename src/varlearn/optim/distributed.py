@@ -15,11 +15,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from varlearn.optim import loop
+from varlearn.optim import paths
+from varlearn.optim.tasks import Fold
 from varlearn.optim.weights import Entry, Sample
 from varlearn.optim.window import Window, dense_grad
 
-_FINGERPRINT = 1024  # entries of each gradient that tell whether two ranks saw the same
+_FINGERPRINT = 1024  # entries of a gradient, spread over it, that tell whether two ranks have the same
 
 
 def world_size() -> int:
@@ -65,6 +66,16 @@ def exchange(report: Report, device: torch.device) -> list[Report]:
     return [found for found in (Report(*values.tolist()) for values in ranks) if found.draws >= 0.0]
 
 
+def fingerprint(grads: Iterable[Tensor]) -> float:
+    """A number that ranks have in common if, and as good as only if, they have the gradients in common.
+
+    >>> fingerprint([torch.tensor([1.0, 2.0]), torch.tensor([3.0])])
+    6.0
+    """
+    parts = [grad.flatten()[:: max(1, grad.numel() // _FINGERPRINT)].sum(dtype=torch.float64) for grad in grads]
+    return float(torch.stack(parts).sum()) if parts else 0.0
+
+
 class LocalProducts:
     """hhat of one sample on one rank, collected while backward runs.
 
@@ -74,7 +85,7 @@ class LocalProducts:
         views: parameter -> its part of `flat`, in its shape. Only where hhat is a product with the noise.
         seen: parameters whose gradient came by.
         fresh: those among them that had no gradient yet, of this sample or an earlier one.
-        fingerprint: sum of some entries of the gradients that came by.
+        fingerprint: of the gradients that came by.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -90,7 +101,8 @@ class LocalProducts:
         self.views = {param: part.view(param.shape) for param, part in zip(products, parts, strict=True)}
         self.seen: set[Tensor] = set()
         self.fresh: set[Tensor] = set()
-        self.fingerprint = torch.zeros((), dtype=torch.float64, device=like.device)
+        self.fingerprint = 0.0
+        self._backwards: dict[Tensor, int] = {}  # parameter -> how many its part of `flat` is the mean of
         self._hooks: list[RemovableHandle] = []
 
     def open(self) -> None:
@@ -114,12 +126,21 @@ class LocalProducts:
                 self.seen.add(param)
                 self._marks[self._number[param]] = 1.0
             grad = grad.to_dense() if grad.layout != torch.strided else grad
-            self.fingerprint += grad.reshape(-1)[:_FINGERPRINT].sum(dtype=torch.float64)
+            self.fingerprint += fingerprint([grad])
             if param in self.views:
-                hess = entry.state["hess"]
-                self.views[param].add_(loop.estimate("reparam", grad.to(hess.dtype), hess, entry.noise))
+                count = self._backwards.get(param, 0)
+                fold = Fold(grad, None, self.views[param], entry.state["hess"], "reparam", entry.noise, count)
+                paths.fold([(entry.group, fold)])
+                self._backwards[param] = count + 1
 
         return collect
+
+    def sum_up(self) -> None:
+        """After the last backward: sums of products, where there were several backwards."""
+        for param, count in self._backwards.items():
+            if count > 1:
+                self.views[param].mul_(count)
+        self._backwards = {}
 
     def add(self, other: LocalProducts) -> None:
         """Take over what a further sample collected."""
@@ -175,6 +196,7 @@ class DistributedWindow(Window):
         if given:
             raise RuntimeError("hand_in_hess() is for one process; with several, use hess_approx='reparam'")
         assert isinstance(sample.products, LocalProducts)
+        sample.products.sum_up()
         self._add_gradients(sample, sample.products)
         self.samples.append(sample)
         if self._products is None:
@@ -202,8 +224,7 @@ class DistributedWindow(Window):
         """Average the products over samples and ranks."""
         products = self._products
         assert products is not None
-        local = float(products.fingerprint)
-        mine = Report(self._draws, len(self.samples), local, self._captured_total, self._total())
+        mine = Report(self._draws, len(self.samples), products.fingerprint, self._captured_total, self._total())
         reports = exchange(mine, products.flat.device)
         self._refuse(reports)
         if any(report.captured != mine.captured for report in reports):
@@ -220,9 +241,7 @@ class DistributedWindow(Window):
         self.estimates = {param: view for param, view in products.views.items() if param in self.grads}
 
     def _total(self) -> float:
-        """A fingerprint of the gradients as they are now."""
-        grads = [grad for grad in map(self.gradient, self.grads) if grad is not None]
-        return float(torch.stack([grad.sum(dtype=torch.float64) for grad in grads]).sum()) if grads else 0.0
+        return fingerprint(grad for grad in map(self.gradient, self.grads) if grad is not None)
 
     @staticmethod
     def _refuse(reports: list[Report]) -> None:

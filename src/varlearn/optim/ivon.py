@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from varlearn.core.shards import local
 from varlearn.core.update import Hyper
 from varlearn.optim import hyper, native_batch, objective, paths, sharded
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
@@ -218,7 +219,7 @@ class IVON(VariationalOptimizer):
         others = [(param, grad) for (_, param, grad), at in zip(work, known, strict=True) if at is None]
         grads = [grad for _, grad in others] + list(window.estimates.values())
         finite = native_batch.all_finite(rows) and paths.all_finite(self.param_groups, grads)
-        return sharded.all_agree((param for param, _ in others), finite)
+        return sharded.all_agree((param for param, _ in others), finite) if others else finite
 
     def _task(
         self,
@@ -232,9 +233,9 @@ class IVON(VariationalOptimizer):
         hyper: Hyper,
     ) -> Step:
         state = self.state[param]
-        part, mean = sharded.local(param), state.get("mean")
+        part, mean = local(param), state.get("mean")
         if mean is not None:
-            mean = sharded.local(mean)
+            mean = local(mean)
             refresh_mean(part, mean)
         estimate = window.estimates.get(param) if window.estimates else None
         if estimate is not None and param not in window.given:
@@ -244,8 +245,8 @@ class IVON(VariationalOptimizer):
         return Step(
             part,
             part if mean is None else mean,
-            sharded.local(state["momentum"]),
-            sharded.local(state["hess"]),
+            local(state["momentum"]),
+            local(state["hess"]),
             grad,
             group["hess_approx"],
             estimate,
@@ -254,6 +255,7 @@ class IVON(VariationalOptimizer):
             factor,
             clip,
             hyper,
+            self._weights.deviation(window.samples[0], param),
         )
 
     def _clip_factors(self, work: list[Work], unscale: float) -> dict[int, float]:

@@ -19,6 +19,7 @@ from varlearn.optim import loop, native, native_scalars
 from varlearn.optim.tasks import Draw, Noise, Step
 
 _FLOAT32 = torch.float32
+_PLAIN_STATE = 3  # step, momentum, hess
 _WORDS = 8  # of a Draw in native.c
 _LINE = 16  # floats in a cache line: copies begin on one
 
@@ -37,9 +38,11 @@ class Addresses:
     """
 
     __slots__ = (
+        "_bytes",
+        "_entries",
         "_hess",
         "_momentum",
-                "at_hess",
+        "at_hess",
         "at_momentum",
         "at_param",
         "index",
@@ -54,6 +57,7 @@ class Addresses:
     def __init__(self, param: Tensor, state: dict[str, Any], index: int, is_lean: bool) -> None:
         self.param, self.state, self.index, self.is_lean = param, state, index, is_lean
         self._hess, self._momentum = state["hess"], state["momentum"]
+        self._bytes, self._entries = param.nbytes, len(state)
         self.size, self.shape, self.stride = param.numel(), param.shape, param.stride()
         self.at_param, self.at_hess = param.data_ptr(), self._hess.data_ptr()
         self.at_momentum = self._momentum.data_ptr()
@@ -69,25 +73,21 @@ class Addresses:
     def hold_param(self) -> bool:
         """Whether the parameter is where it was."""
         param = self.param
-        return (
-            param.data_ptr() == self.at_param
-            and param.numel() == self.size
-            and param.dtype is _FLOAT32
-            and param.stride() == self.stride
-        )
+        return param.data_ptr() == self.at_param and param.nbytes == self._bytes and param.stride() == self.stride
 
     def hold(self) -> bool:
         """Whether everything is where it was: a tensor can be moved, cast or laid out anew behind its name."""
-        hess, momentum, state = self._hess, self._momentum, self.state
+        param, hess, momentum, state, size = self.param, self._hess, self._momentum, self.state, self._bytes
         return (
-            self.hold_param()
+            param.data_ptr() == self.at_param
+            and param.nbytes == size
+            and param.stride() == self.stride
             and state.get("hess") is hess
             and state.get("momentum") is momentum
             and hess.data_ptr() == self.at_hess
             and momentum.data_ptr() == self.at_momentum
-            and hess.numel() == self.size == momentum.numel()
-            and hess.dtype is _FLOAT32 is momentum.dtype
-            and "mean" not in state
+            and hess.nbytes == size == momentum.nbytes
+            and len(state) == self._entries
         )
 
     def take(self, grad: Tensor) -> bool:
@@ -96,7 +96,7 @@ class Addresses:
             native.is_plain(grad)
             and grad.numel() == self.size
             and grad.stride() == self.stride
-            and "prior_mean" not in self.state
+            and self._entries == _PLAIN_STATE
             and self.hold()
         )
 
@@ -218,7 +218,8 @@ def step(rows: Sequence[Row]) -> None:
             scalars.append((native_scalars.of_step(kind, float(kind.prior_mean)), ctypes.c_uint64(kind.noise.key)))
             hyper, key = (ctypes.addressof(value) for value in scalars[-1])
             last = kind
-        words += (each.size, each.at_param, each.at_momentum, each.at_hess, grad.data_ptr(), 0, 0, each.index, key, hyper)
+        at = each.at_param, each.at_momentum, each.at_hess
+        words += (each.size, *at, grad.data_ptr(), 0, 0, each.index, key, hyper)
     native.call(native.load().varlearn_step, words, 10)
     native.changed([each.param for each, _, _ in rows])
 

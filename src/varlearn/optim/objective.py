@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from varlearn.core.shards import local
 from varlearn.core.update import kl_divergence
-from varlearn.optim.sharded import combined, local
+from varlearn.optim.sharded import combined
 from varlearn.optim.state import like
 from varlearn.optim.tasks import state_dtype
 

@@ -6,15 +6,17 @@ temporaries stay in the cache. Everything in the rule is elementwise; only the n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from varlearn.core import update
-from varlearn.core.noise import GOLDEN, normal_pairs, signed
+from varlearn.core.noise import GOLDEN, advanced, normal_pairs, signed
 from varlearn.optim import loop
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
@@ -66,13 +68,16 @@ def step(tasks: Sequence[Step], compute: Compute = EAGER) -> None:
         q = update.Gaussian(
             *(_gather(piece, lambda t, name=name: getattr(t, name)) for name in update.Gaussian._fields)
         )
+        grad = _gather(piece, lambda t: t.grad)
         estimate = None if first.estimate is None else _gather(piece, lambda t: t.estimate)
+        deviation = None if first.deviation is None else _gather(piece, lambda t: t.deviation)
         prior_mean = first.prior_mean
         if isinstance(prior_mean, Tensor):
             prior_mean = _gather(piece, lambda t: t.prior_mean)
+        needs_noise = first.approximation == "reparam" and estimate is None and deviation is None
+        counters = _counters(piece, q.hess) if needs_noise else (None, None)
         scalars = (first.approximation, first.noise.scale, first.grad_factor, first.clip_factor, first.hyper)
-        grad = _gather(piece, lambda t: t.grad)
-        after = compute.step(q, grad, estimate, *_counters(piece, q.hess), prior_mean, *scalars, first.param.dtype)
+        after = compute.step(q, grad, estimate, deviation, *counters, prior_mean, *scalars, first.param.dtype)
         for name, value in zip(q._fields, after, strict=True):
             _scatter(piece, lambda t, name=name: getattr(t, name), value)
         if first.param is not first.mean:
@@ -103,7 +108,7 @@ def sample_values(
     dtype: torch.dtype,
 ) -> Tensor:
     """theta of a piece, in the mean's dtype, within the range of the parameter's `dtype`. Scale is (lambda, delta)."""
-    noise = _normals(counter, position, hess) * sign
+    noise = _scaled(_normals(counter, position, hess), sign)
     return _bounded(update.sample(mean, update.std(hess, *scale), noise), dtype)
 
 
@@ -111,7 +116,8 @@ def step_values(
     q: update.Gaussian,
     grad: Tensor,
     estimate: Tensor | None,
-    counter: Tensor,
+    deviation: Tensor | None,
+    counter: Tensor | None,
     position: Tensor | None,
     prior_mean: Tensor | float,
     approximation: str,
@@ -122,21 +128,33 @@ def step_values(
     dtype: torch.dtype,
 ) -> update.Gaussian:
     """The Gaussian of a piece after one step."""
-    grad = grad.to(q.hess.dtype) * grad_factor
+    grad = _scaled(grad.to(q.hess.dtype), grad_factor)
     if estimate is not None:
         hhat = update.saturate_(estimate.to(q.hess.dtype, copy=True))
+    elif deviation is not None and approximation == "reparam":
+        hhat = update.hess_deviation(grad, deviation, q.hess, *scale)
     else:
         hhat = _estimate(approximation, grad, q.hess, counter, position, scale)
-    after = update.step(q, grad * clip_factor, hhat, hyper, prior_mean)
+    after = update.step(q, _scaled(grad, clip_factor), hhat, hyper, prior_mean)
     return after._replace(mean=_bounded(after.mean, dtype))
 
 
 def _estimate(
-    approximation: str, grad: Tensor, hess: Tensor, counter: Tensor, position: Tensor | None, scale: tuple[float, float]
+    approximation: str,
+    grad: Tensor,
+    hess: Tensor,
+    counter: Tensor | None,
+    position: Tensor | None,
+    scale: tuple[float, float],
 ) -> Tensor:
     if approximation == "squared_gradient":
         return update.hess_squared_gradient(grad)
+    assert counter is not None
     return update.hess_reparam(grad, _normals(counter, position, hess), update.std(hess, *scale))
+
+
+def _scaled(values: Tensor, factor: float) -> Tensor:
+    return values if factor == 1.0 else values * factor
 
 
 def _bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
@@ -151,7 +169,8 @@ def _step_kind(task: Step) -> tuple[object, ...]:
     prior = "tensor" if isinstance(task.prior_mean, Tensor) else task.prior_mean
     dtypes = (task.param.dtype, task.hess.dtype, task.grad.dtype)
     scalars = (task.noise.scale, task.grad_factor, task.clip_factor, task.hyper)
-    return (task.param.device, dtypes, scalars, task.approximation, task.estimate is None, prior)
+    hhat = (task.approximation, task.estimate is None, task.deviation is None)
+    return (task.param.device, dtypes, scalars, hhat, prior)
 
 
 def _fold_kind(task: Fold) -> tuple[object, ...]:
@@ -175,8 +194,8 @@ def _sort_out(
     """Pieces of tasks that have their scalars in common; tasks that are not dense in memory are done one by one."""
     alike: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
-        tensors = [value for value in task if isinstance(value, Tensor)]
-        if is_dense(task.hess) and all(tensor.stride() == task.hess.stride() for tensor in tensors):
+        stride = task.hess.stride()
+        if is_dense(task.hess) and all(value.stride() == stride for value in task if isinstance(value, Tensor)):
             alike.setdefault(kind(task), []).append(task)
         else:
             otherwise([task])
@@ -206,41 +225,64 @@ def _pieces(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
 
 def _gather(piece: list[Segment], tensor: Callable[..., Tensor]) -> Tensor:
     """One flat tensor of a piece: a view where it is a single segment. Read it, do not write to it."""
-    parts = [segment.of(tensor(segment.task)) for segment in piece]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    if len(piece) == 1:
+        return piece[0].of(tensor(piece[0].task))
+    return _flatten_dense_tensors(_in_order(piece, tensor))
 
 
 def _scatter(piece: list[Segment], tensor: Callable[..., Tensor], values: Tensor) -> None:
-    parts = [segment.of(tensor(segment.task)) for segment in piece]
-    torch._foreach_copy_(parts, list(values.split([part.numel() for part in parts])))
+    if len(piece) == 1:
+        piece[0].of(tensor(piece[0].task)).copy_(values)
+    else:
+        parts = _in_order(piece, tensor)
+        torch._foreach_copy_(parts, _unflatten_dense_tensors(values, parts))
+
+
+def _in_order(piece: list[Segment], tensor: Callable[..., Tensor]) -> list[Tensor]:
+    """Tensors of joined parameters, whole, such that their order of elements is that in memory."""
+    tensors = [tensor(segment.task) for segment in piece]
+    return [each if each.is_contiguous() else segment.of(each) for segment, each in zip(piece, tensors, strict=True)]
 
 
 def _counters(piece: list[Segment], like: Tensor) -> tuple[Tensor, Tensor | None]:
     """The counters of a piece's pairs of normals, and where its elements are among the pairs, if not in order."""
+    keys = [segment.task.noise.key for segment in piece]
     if len(piece) == 1:
         segment = piece[0]
-        pairs = torch.arange(segment.start // 2 + 1, (segment.stop + 1) // 2 + 1, device=like.device)
-        return pairs.mul_(signed(GOLDEN)).add_(signed(segment.task.noise.key)), None
-    sizes = tuple(segment.stop - segment.start for segment in piece)
-    counter, owner, position = _layout(sizes, like.device)
-    keys = torch.tensor([signed(segment.task.noise.key) for segment in piece], device=like.device)
-    return counter + keys[owner], position
+        pairs = (segment.stop + 1) // 2 - segment.start // 2
+        steps = _steps(_CPU_PIECE // 2)[:pairs] if like.is_cpu else _counts(pairs, like.device)
+        return steps + signed(advanced(keys[0], segment.start // 2)), None
+    counter, sizes, position = _layout(tuple(segment.stop - segment.start for segment in piece), like.device)
+    counter = counter.clone()
+    torch._foreach_add_(counter.split(sizes), [signed(key) for key in keys])
+    return counter, position
 
 
 def _normals(counter: Tensor, position: Tensor | None, like: Tensor) -> Tensor:
-    normals = torch.stack(normal_pairs(counter, like.dtype), -1).view(-1)
+    if torch.compiler.is_compiling():
+        normals = torch.stack(normal_pairs(counter, like.dtype), -1).view(-1)
+    else:
+        normals = torch.empty(2 * len(counter), dtype=like.dtype, device=like.device)
+        normal_pairs(counter, like.dtype, out=(normals[0::2], normals[1::2]))
     return normals[: like.numel()] if position is None else normals[position]
 
 
+def _counts(pairs: int, device: torch.device) -> Tensor:
+    """(j + 1) * GOLDEN of the pairs j."""
+    return torch.arange(1, pairs + 1, device=device).mul_(signed(GOLDEN))
+
+
+_steps = lru_cache(maxsize=1)(partial(_counts, device=torch.device("cpu")))
+
+
 @lru_cache(maxsize=64)
-def _layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Of joined parameters: (j + 1) * GOLDEN of each pair, whose it is, and where the elements are among the pairs."""
-    pairs = torch.tensor([(size + 1) // 2 for size in sizes])
-    owner = torch.repeat_interleave(torch.arange(len(sizes)), pairs)
-    first = torch.cumsum(pairs, 0) - pairs
-    counter = (torch.arange(len(owner)) - first[owner] + 1).mul_(signed(GOLDEN))
+def _layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, list[int], Tensor | None]:
+    """Of joined parameters: (j + 1) * GOLDEN of each pair, how many pairs each has, and where the elements are."""
+    pairs = [(size + 1) // 2 for size in sizes]
+    counter = torch.cat([torch.arange(1, count + 1) for count in pairs]).mul_(signed(GOLDEN))
     position = None
     if any(size % 2 for size in sizes):
-        position = torch.cat([torch.arange(size) + 2 * int(start) for size, start in zip(sizes, first, strict=True)])
+        firsts = itertools.accumulate(pairs, initial=0)
+        position = torch.cat([torch.arange(size) + 2 * first for size, first in zip(sizes, firsts, strict=False)])
         position = position.to(device)
-    return counter.to(device), owner.to(device), position
+    return counter.to(device), pairs, position

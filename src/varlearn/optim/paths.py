@@ -8,7 +8,7 @@ takes the path that inductor compiles. Everything else takes the packed one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -69,6 +69,19 @@ def _wants_native(group: Group) -> bool:
     return bool(group["fused"] or (group["fused"] is None and group["foreach"] is None))
 
 
+def takes_packed(group: Group, task: Draw | Step | Fold) -> bool:
+    """Whether a task takes the packed path, tensor operation after tensor operation."""
+    return _choose(group, task) == "packed"
+
+
+def _choose(group: Group, task: Draw | Step | Fold) -> Literal["loop", "native", "compiled", "packed"]:
+    if task.noise.grid is not None or (group["foreach"] is False and not group["fused"]):
+        return "loop"
+    if is_native(group, task):
+        return "native"
+    return "compiled" if group["fused"] and not task.hess.is_cpu else "packed"
+
+
 def _carry_out(
     tasks: Sequence[tuple[Group, Task]],
     plain: Callable[[Sequence[Task]], None],
@@ -76,14 +89,9 @@ def _carry_out(
     by_c: Callable[[Sequence[Task]], None],
     by_inductor: Callable[[Sequence[Task]], None],
 ) -> None:
-    by_path: dict[Callable[[Sequence[Task]], None], list[Task]] = {}
+    paths = {"loop": plain, "packed": joined, "native": by_c, "compiled": by_inductor}
+    by_path: dict[str, list[Task]] = {}
     for group, task in tasks:
-        if task.noise.grid is not None or (group["foreach"] is False and not group["fused"]):
-            path = plain
-        elif is_native(group, task):
-            path = by_c
-        else:
-            path = by_inductor if group["fused"] and not task.hess.is_cpu else joined
-        by_path.setdefault(path, []).append(task)
+        by_path.setdefault(_choose(group, task), []).append(task)
     for path, its_tasks in by_path.items():
-        path(its_tasks)
+        paths[path](its_tasks)

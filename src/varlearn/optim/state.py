@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from varlearn.optim.sharded import placed_like
+from varlearn.core.shards import placed_like
 from varlearn.optim.tasks import is_dense, state_dtype
 
 # The tensors among "step", "momentum", "hess", "mean" (of a float16 or bfloat16 parameter) and "prior_mean".

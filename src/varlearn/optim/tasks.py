@@ -73,6 +73,7 @@ class Step(NamedTuple):
         grad_factor: multiplies `grad` before anything else (loss scale, sign).
         clip_factor: multiplies ghat in the momentum only, not in hhat.
         hyper: the step's scalars.
+        deviation: theta - m, where it is at hand and the noise need not be made again; for the packed path.
     """
 
     param: Tensor
@@ -87,6 +88,7 @@ class Step(NamedTuple):
     grad_factor: float
     clip_factor: float
     hyper: Hyper
+    deviation: Tensor | None = None
 
 
 class Fold(NamedTuple):

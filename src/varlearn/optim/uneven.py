@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from varlearn.optim import distributed, sharded
+from varlearn.core.shards import is_sharded
+from varlearn.optim import distributed
 from varlearn.optim.state import TENSORS
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class UnevenInputs:
 
     def join_hook(self: Any, **options: Any) -> Shadow:
         """Called by `Join`."""
-        if any(sharded.is_sharded(param) for group in self.param_groups for param in group["params"]):
+        if any(is_sharded(param) for group in self.param_groups for param in group["params"]):
             raise ValueError("Join is for replicated models (DDP); a sharded one needs as many batches on every rank")
         self._divide_by_all = options.get("divide_by_initial_world_size", True)
         return Shadow(self)

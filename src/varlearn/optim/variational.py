@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from varlearn.core.noise import derive_key, fold_in
-from varlearn.optim import checkpoint, distributed, hyper, sharded, state
+from varlearn.core.shards import is_sharded, local
+from varlearn.optim import checkpoint, distributed, hyper, state
 from varlearn.optim.gate import Gate
 from varlearn.optim.roster import Roster
 from varlearn.optim.tasks import Noise
@@ -201,7 +202,7 @@ class VariationalOptimizer(UnevenInputs, Optimizer):
         if distributed.world_size() == 1 or group["noise"] == "shared":
             return None
         # Sharded parameters make one model of the ranks, with one sample.
-        has_shards = any(sharded.is_sharded(param) for group in self.param_groups for param in group["params"])
+        has_shards = any(is_sharded(param) for group in self.param_groups for param in group["params"])
         return None if has_shards else distributed.rank()
 
     def _new_window(self) -> Window:
@@ -335,7 +336,7 @@ class VariationalOptimizer(UnevenInputs, Optimizer):
         with_grad = [
             p for group in self.param_groups for p in group["params"] if p.requires_grad and p.grad is not None
         ]
-        grads = [sharded.local(p.grad) for p in with_grad]
+        grads = [local(p.grad) for p in with_grad]
         if any(bool(grad.count_nonzero()) if grad.layout == torch.strided else True for grad in grads):
             raise RuntimeError(
                 "step() without a sample: the gradients were taken at the mean. Run forward and backward inside "

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
-from varlearn.optim.sharded import local
+from varlearn.core.shards import local
 from varlearn.optim.weights import SampledWeights
 
 

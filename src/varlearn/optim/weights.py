@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -10,11 +12,12 @@ import torch
 from torch import Tensor
 
 from varlearn.core.noise import fold_in
+from varlearn.core.shards import is_sharded, local, reshard
 from varlearn.optim import paths, sharded
 from varlearn.optim.native_batch import Addresses, Batch
 from varlearn.optim.roster import Member
-from varlearn.optim.sharded import local, reshard
-from varlearn.optim.tasks import Draw, Noise
+from varlearn.optim.swap import Swap
+from varlearn.optim.tasks import Draw, Noise, is_dense
 
 
 class Entry(NamedTuple):
@@ -53,7 +56,7 @@ class Sample:
         self.draws = draws
         self.products: Products | None = None
         self._is_fresh = True
-        self.is_sharded = any(member.native is None and sharded.is_sharded(member.param) for member in members)
+        self.is_sharded = any(member.native is None and is_sharded(member.param) for member in members)
 
     @property
     def params(self) -> Iterable[Tensor]:
@@ -103,6 +106,9 @@ class SampledWeights:
         self._written: Sample | None = None
         self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
+        self._swapped: list[Entry] = []  # the same, and theta - m will be in the copy afterwards
+        self._swap: Swap | None = None
+        self._deviating: tuple[Sample, set[int]] | None = None  # whose theta - m is in the copies of which parameters
         self._batch = Batch([])  # perturbed in one call
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id: hashing a tensor is ten times slower
 
@@ -153,7 +159,10 @@ class SampledWeights:
             else:
                 self._copy_of(entry.param).copy_(local(entry.param))
                 kept.append(entry)
-        self._kept = kept
+        self._swap, self._deviating = None, None
+        self._swapped = [entry for entry in kept if sample.train and _leaves_deviation(entry)]
+        leaving = {id(entry.param) for entry in self._swapped}
+        self._kept = [entry for entry in kept if id(entry.param) not in leaving]
         self._batch_of(sample).put_in(sample.draws)
         paths.draw([(entry.group, _in_place(entry)._replace(mean=self._mean(entry))) for entry in kept])
 
@@ -171,8 +180,28 @@ class SampledWeights:
         for entry in self._kept:
             local(entry.param).copy_(self._mean(entry))
         self._kept = []
+        self._take_out_swapped()
         self._batch.take_out()
         self._written = None
+
+    def _take_out_swapped(self) -> None:
+        if self._swap is None:
+            pairs = [(local(entry.param), self._mean(entry)) for entry in self._swapped]
+            alike = [_same_layout(part, copy) for part, copy in pairs]
+            for part, copy in itertools.compress(pairs, map(operator.not_, alike)):
+                part.copy_(copy)  # it was moved or cast meanwhile
+            self._swap = Swap(list(itertools.compress(pairs, alike)))
+        self._swap.run()
+        if self._written is not None and self._swapped and self._swap.is_whole:
+            self._deviating = self._written, {id(entry.param) for entry in self._swapped}
+        self._swapped = []
+
+    def deviation(self, sample: Sample, param: Tensor) -> Tensor | None:
+        """theta - m of a sample that was in the weights, if it was the last one and has left it behind."""
+        if self._deviating is None or self._deviating[0] is not sample or id(param) not in self._deviating[1]:
+            return None
+        deviation = self._copies[id(param)][1]
+        return deviation if _same_layout(deviation, local(param)) else None
 
     def _mean(self, entry: Entry) -> Tensor:
         return local(entry.state["mean"]) if "mean" in entry.state else self._copies[id(entry.param)][1]
@@ -187,6 +216,11 @@ class SampledWeights:
 def _in_place(entry: Entry) -> Draw:
     part = local(entry.param)
     return Draw(part, part, local(entry.state["hess"]), entry.noise)
+
+
+def _leaves_deviation(entry: Entry) -> bool:
+    is_product = entry.group["hess_approx"] == "reparam" and "mean" not in entry.state
+    return is_product and is_dense(local(entry.param)) and paths.takes_packed(entry.group, _in_place(entry))
 
 
 def refresh_mean(param: Tensor, mean: Tensor) -> None:

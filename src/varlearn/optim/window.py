@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from varlearn.core.shards import is_sharded, local, placed_like
 from varlearn.optim import loop, paths
 from varlearn.optim.native_batch import Addresses
-from varlearn.optim.sharded import is_sharded, local, placed_like
 from varlearn.optim.tasks import Fold, Noise
 from varlearn.optim.weights import Entry, Sample
 

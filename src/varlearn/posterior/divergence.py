@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from varlearn.core.shards import whole
 from varlearn.posterior.gaussian import DiagGaussian
 from varlearn.posterior.tensors import check_names
 
@@ -44,5 +45,5 @@ def kl(q: DiagGaussian, p: DiagGaussian) -> Tensor:
         terms = torch.where(both_exact, torch.where(offset == 0, 0.0, torch.inf).to(terms), terms)
         # A weight that only p knows exactly is infinitely far from every spread-out q.
         terms = torch.where(s_p.isinf() & ~both_exact, torch.inf, terms)
-        total += terms.sum().cpu()
+        total += whole(terms.sum()).cpu()
     return total

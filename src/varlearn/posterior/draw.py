@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from varlearn.core.noise import derive_key, normal_
+from varlearn.core.noise import derive_key
+from varlearn.core.shards import is_sharded, normal_like
 from varlearn.types import Seed
 
 # Streams of the stateless noise that belong to posteriors. Training noise has its own, so the same seed in the
@@ -28,8 +29,10 @@ def positions(names: Iterable[str]) -> dict[str, int]:
 def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int = WEIGHTS) -> Tensor:
     """Standard normals of `like`'s shape and device, in float32 (float64 for a float64 tensor).
 
+    A sharded tensor gets its ranks' parts of the numbers that the whole one gets.
+
     Args:
-        like: gives shape, device and precision.
+        like: gives shape, device, precision and sharding.
         seed: an integer (then `index` and `position` choose the numbers), or a generator that is consumed.
         index: number of the sample.
         position: of the tensor, from `positions`.
@@ -40,9 +43,13 @@ def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int
     """
     dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
     if isinstance(seed, torch.Generator):
+        if is_sharded(like):
+            raise ValueError(
+                "seed=Generator gives each rank other numbers, and shards need a common sample; pass an int"
+            )
         return torch.randn(like.shape, generator=seed, device=seed.device, dtype=dtype).to(like.device)
     key = derive_key(seed, draw=index, index=position, stream=stream)
-    return normal_(torch.empty(like.shape, device=like.device, dtype=dtype), key)
+    return normal_like(like, key, dtype)
 
 
 def uniform(seed: Seed, index: int, stream: int = CHOICE) -> float:

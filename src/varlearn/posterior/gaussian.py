@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from varlearn.core import update
+from varlearn.core.shards import whole
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import normals, positions
@@ -93,7 +94,7 @@ class DiagGaussian:
         SGD sigma^2 = 1 / (N (1 + delta)); N is `ess` and delta the groups' weight decay. v is the debiased average of
         squared gradients, the one AdamW's own step uses; the paper's plain average equals it after a few multiples of
         1 / (1 - beta2) steps. Parameters that are frozen or not in the optimizer, and buffers, become `fixed`. All
-        tensors are copies.
+        tensors are copies. Those of a sharded model are sharded likewise; see `gathered`.
 
         Args:
             model: gives the names.
@@ -157,7 +158,7 @@ class DiagGaussian:
             offset = params[name].double() - self.mean[name].double()
             log_density = 0.5 * (precision.log() - math.log(2.0 * math.pi) - precision * offset.square())
             exact = torch.where(offset == 0, 0.0, -math.inf)
-            total = total + torch.where(precision.isinf(), exact, log_density).sum().cpu()
+            total = total + whole(torch.where(precision.isinf(), exact, log_density).sum()).cpu()
         return total
 
     def prior(self) -> DiagGaussian:
@@ -217,6 +218,21 @@ class DiagGaussian:
             fixed=None if self.fixed is None else cast(self.fixed, device, dtype),
         )
 
+    def gathered(self) -> DiagGaussian:
+        """The same posterior with whole tensors on every rank, where they are sharded; to save it, say.
+
+        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0)
+        >>> q.gathered().mean["w"] is q.mean["w"]  # nothing to gather
+        True
+        """
+        return replace(
+            self,
+            mean=_whole(self.mean),
+            hess=_whole(self.hess),
+            prior_mean=_whole(self.prior_mean),
+            fixed=None if self.fixed is None else _whole(self.fixed),
+        )
+
     def _wide_hess(self) -> Params:
         """h in float32 or better, as a copy: in float16, lambda (h + delta) overflows at 65,504."""
         return {
@@ -233,6 +249,10 @@ class DiagGaussian:
                     f"hess + weight_decay must be > 0 ({int(bad.sum())} of {bad.numel()} entries are not); "
                     "use a larger weight_decay"
                 )
+
+
+def _whole(values: Mapping[str, Tensor]) -> Params:
+    return {name: whole(value) for name, value in values.items()}
 
 
 def _per_name(what: str, value: float | Mapping[str, float], mean: Params) -> dict[str, float]:

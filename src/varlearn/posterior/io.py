@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from varlearn.core.shards import is_sharded
 from varlearn.posterior import sealed
 from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
@@ -49,6 +50,8 @@ def save(posterior: Posterior, path: str | os.PathLike[str], card: str | None = 
     True
     """
     tensors, description = _describe(posterior)
+    if any(map(is_sharded, tensors.values())):
+        raise ValueError("the posterior's tensors are sharded; save posterior.gathered(), on one rank")
     metadata = {
         "card": repr(posterior) if card is None else card,
         "format": FORMAT,

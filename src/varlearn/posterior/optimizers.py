@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from varlearn.core.shards import reshard
 from varlearn.posterior.binding import model_tensors
 from varlearn.types import Params
 
@@ -37,6 +38,7 @@ def read_optimizer(
         )
     learns = all("ess" in group for group in optimizer.param_groups)
     _check_arguments(optimizer, learns, ess, weight_decay)
+    reshard(model)  # FSDP2 shows other tensors while weights are gathered
     params, buffers, tied = model_tensors(model)
     names = {id(parameter): name for name, parameter in params.items()}
     out: dict[str, Any] = {"mean": {}, "hess": {}, "ess": {}, "weight_decay": {}, "prior_mean": {}}

@@ -2,6 +2,7 @@
 
 from varlearn.predict.average import log_average
 from varlearn.predict.classification import Predictions, predict
+from varlearn.predict.gather import gather_ranks
 from varlearn.predict.io import load_predictions, save_predictions
 from varlearn.predict.language import TokenPredictions, predict_tokens
 from varlearn.predict.regression import RegressionPredictions, predict_regression
@@ -14,6 +15,7 @@ __all__ = [
     "RegressionPredictions",
     "TokenPredictions",
     "Weights",
+    "gather_ranks",
     "load_predictions",
     "log_average",
     "predict",

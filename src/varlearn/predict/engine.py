@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from varlearn.core.shards import is_sharded, reshard
 from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Point, components
 from varlearn.predict.batches import OrderWatch, Unpack, check_repeatable, device_of, move, split_batch
@@ -83,9 +85,16 @@ def run(
         (targets of each batch on the CPU or None, weights of the samples in the order of consumption, shape (S,)).
     """
     parts = strata(source, request.samples)
+    reshard(model)
+    has_shards = any(map(is_sharded, model.parameters()))
     for part in parts:
         if isinstance(part.sampler, (Weights, Linearized)):
             check_fits(part.sampler.posterior, model)
+        if has_shards and (request.vectorize or isinstance(part.sampler, Linearized)):
+            raise ValueError(
+                "vectorize=True and Linearized call the model with stacked or shifted weights, and a sharded model "
+                "gathers its own; leave them out, or use the posterior's gathered() and an unsharded model"
+            )
         if request.vectorize and not hasattr(part.sampler, "draw_many"):
             raise ValueError(
                 f"vectorize=True stacks sampled weights, and {type(part.sampler).__name__} samples something else; "
@@ -95,8 +104,14 @@ def run(
     check_repeatable(loader, passes)
     walk = _Walk(loader, request.unpack or split_batch, device_of(model), consume)
     weights: list[float] = []
-    with preserved(model) as restore, torch.no_grad(), tracked("predict", passes, request.progress) as advance:
+    with (
+        _resharded(model),
+        preserved(model) as restore,
+        torch.no_grad(),
+        tracked("predict", passes, request.progress) as advance,
+    ):
         for number, part in enumerate(parts):
+            reshard(model)
             restore()  # a component without fixed tensors of its own takes the model's, not its predecessor's
             model.eval()
             part.sampler.start(model)
@@ -117,7 +132,17 @@ def _draws(part: Stratum, model: nn.Module, request: Request, number: int, of: i
             yield part.sampler.draw_many(model, request.seed, chunk), len(chunk)  # type: ignore[attr-defined]
         return
     for index in indices:
+        reshard(model)  # FSDP2's root module would go on with the weights of the sample before
         yield _one(part.sampler.draw(model, request.seed, index)), 1
+
+
+@contextlib.contextmanager
+def _resharded(model: nn.Module) -> Iterator[None]:
+    """Whatever happens inside, the model gathers its weights anew afterwards."""
+    try:
+        yield
+    finally:
+        reshard(model)
 
 
 def _one(forward: Forward) -> Forward:

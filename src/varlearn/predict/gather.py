@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 class Batches(dict[int, Tensor]):
@@ -44,6 +48,58 @@ class SampleBatches:
     def joined(self) -> Tensor:
         """All samples of all batches, shape (S, N, ...)."""
         return torch.cat([torch.cat(self._parts[batch]) for batch in sorted(self._parts)], dim=1)
+
+
+def gather_ranks(predictions: T, size: int | None = None) -> T:
+    """Put together what several ranks predicted for their shares of a data set; every rank gets all of it.
+
+    With the same posterior and seed on every rank, the samples are the same, and so is the result of one process.
+
+    Args:
+        predictions: of this rank, for the examples rank, rank + J, rank + 2 J, ... of J ranks: the share that
+            `torch.utils.data.DistributedSampler(data, shuffle=False)` hands out.
+        size: number of examples, to drop those that the sampler repeats to make the shares equal.
+
+    >>> from varlearn.predict import Predictions
+    >>> p = Predictions(torch.zeros(3, 1), None, torch.zeros(3), torch.ones(1))
+    >>> gather_ranks(p, size=2).log_probs.shape  # one process has everything
+    torch.Size([2, 1])
+    """
+    if not dataclasses.is_dataclass(predictions) or isinstance(predictions, type):
+        raise TypeError(f"a {type(predictions).__name__} has no examples to put together; pass what predict returned")
+    ranks: list[Any] = [predictions]
+    if dist.is_available() and dist.is_initialized():
+        ranks = ranks * dist.get_world_size()
+        dist.all_gather_object(ranks, predictions)
+    examples = torch.cat([_examples(part) * len(ranks) + rank for rank, part in enumerate(ranks)])
+    order = examples.argsort(stable=True)
+    if not hasattr(predictions, "sequences") and not torch.equal(examples[order], torch.arange(len(examples))):
+        sizes = [len(_examples(part)) for part in ranks]
+        raise ValueError(f"shares of {sizes} examples leave gaps; use DistributedSampler(data, shuffle=False)")
+    if size is not None:
+        order = order[examples[order] < size]
+    joined = {
+        field.name: _joined(field.name, [getattr(part, field.name) for part in ranks], order)
+        for field in dataclasses.fields(predictions)
+    }
+    if "sequences" in joined:
+        joined["sequences"] = examples[order]
+    return dataclasses.replace(predictions, **joined)
+
+
+def _examples(predictions: Any) -> Tensor:
+    """The number of each row's example within its share: a row is an example, or a token of one."""
+    if hasattr(predictions, "sequences"):
+        return predictions.sequences.long()
+    rows = predictions.log_probs if hasattr(predictions, "log_probs") else predictions.mean
+    return torch.arange(len(rows))
+
+
+def _joined(name: str, parts: list[Any], order: Tensor) -> Any:
+    if not isinstance(parts[0], Tensor) or name == "sample_weights":
+        return parts[0]
+    dim = 1 if name.startswith("sample_") else 0
+    return torch.cat(parts, dim).index_select(dim, order)
 
 
 def joined_targets(targets: Sequence[Tensor | None]) -> Tensor | None:

@@ -50,7 +50,8 @@ def image(data: str, model: str, optim: OptimName, scale: Scale = "small", seed:
     `--optim.ess 200000`. ImageNet counts on 8 devices with 128 images each.
 
     At the small scale: the first 10,000 images and 20 epochs for ResNet-20, which is about ten minutes on two cores;
-    fewer for the larger networks. IVON takes `presets.auto`, since the paper's settings are made for 10^5 steps.
+    fewer for the larger networks. IVON takes `presets.auto`, since the paper's settings are made for 10^5 steps. The
+    data out of the domain are the parts of SVHN and Flowers102 in the pack that `VARLEARN_DATA` names.
 
     Args:
         data: "cifar10", "cifar100", "tinyimagenet" or "imagenet".
@@ -107,7 +108,7 @@ def _small(run: Run) -> Run:
     optim = auto(subset, epochs * steps_per_epoch) if run.optim.name == "ivon" else run.optim
     return replace(
         run,
-        data=replace(run.data, subset=subset, batch_size=BATCH),
+        data=replace(run.data, subset=subset, batch_size=BATCH, ood=tuple(f"{name}-pack" for name in run.data.ood)),
         optim=optim,
         train=replace(run.train, epochs=epochs, warmup=steps_per_epoch),
         evaluate=Evaluate(samples=64 if run.model.name == "resnet20" else 8, subset=None),

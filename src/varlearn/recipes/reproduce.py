@@ -67,7 +67,7 @@ def finish(job: Job, *, progress: bool | None = None, device: str | None = None)
     folder = RunFolder(job.out)
     if job.finished:
         return
-    fit(job.run, job.out, resume=True, progress=progress, device=device)
+    fit(job.run, job.out, resume=folder.config.exists(), progress=progress, device=device)
     predict_run(job.out, progress=progress, device=device)
     score_run(folder.out)
 

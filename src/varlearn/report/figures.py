@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from varlearn.metrics import ReliabilityCurve, ece_from_curve
-from varlearn.report.style import COLORS, INK, drawing, figure
+from varlearn.report.style import COLORS, INK, drawing, figure, logarithmic
 
 MISSING = float("nan")
 FEW = 10  # examples in a bin below which its accuracy is a guess
@@ -36,12 +36,14 @@ def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
         for color, (name, curve) in zip(_colors(len(curves)), curves.items(), strict=True):
             label = f"{name}, ECE {ece_from_curve(curve):.4f}"
             many, few = curve.count >= FEW, (curve.count > 0) & (curve.count < FEW)
-            top.plot(curve.confidence[many], curve.accuracy[many], marker="o", markersize=3, label=label, color=color)
-            top.plot(curve.confidence[few], curve.accuracy[few], "o", markersize=3, alpha=0.3, color=color)
+            x, y = curve.confidence.cpu(), curve.accuracy.cpu()
+            top.plot(x[many].tolist(), y[many].tolist(), marker="o", markersize=3, label=label, color=color)
+            top.plot(x[few].tolist(), y[few].tolist(), "o", markersize=3, alpha=0.3, color=color)
             share = curve.count.double() / curve.count.sum().clamp(min=1)
             bottom.stairs(share.tolist(), curve.edges.tolist(), color=color, linewidth=1.4)
         top.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.02))
-        bottom.set(xlabel="confidence", ylabel="share", yscale="log")
+        bottom.set(xlabel="confidence", ylabel="share")
+        logarithmic(bottom)
         made.legend(loc="outside upper left")
         for axis in (top, bottom):
             axis.grid(visible=True)
@@ -59,19 +61,21 @@ def entropies(inside: Tensor, outside: Mapping[str, Tensor], title: str = "", to
         title: above the figure.
         top: end of the horizontal axis, log C for C classes; None for the largest entropy.
 
-    >>> len(entropies(torch.rand(9), {"noise": torch.rand(9)}).axes[0].patches)  # one outline each
-    2
+    >>> len(entropies(torch.rand(9), {"noise": torch.rand(9)}).axes[0].patches)  # an area and an outline each
+    4
     """
     with drawing():
         made = figure(4.2, 3.0)
         axis = made.subplots()
         sets = {"test set": inside, **outside}
         end = top or max(float(values.max()) for values in sets.values()) or 1.0
-        edges = torch.linspace(0, end * 1.0001, 41)  # a uniform prediction has log C to the last bit, or a bit more
+        edges = torch.linspace(0, end * 1.0001, 31)  # a uniform prediction has log C to the last bit, or a bit more
         for color, (name, values) in zip(_colors(len(sets)), sets.items(), strict=True):
             counts = torch.histogram(values.float().cpu(), edges).hist / len(values)
-            axis.stairs(counts.tolist(), edges.tolist(), fill=True, alpha=0.35, color=color, label=name)
-        axis.set(xlabel="predictive entropy, nats", ylabel="share of examples", title=title, yscale="log")
+            axis.stairs(counts.tolist(), edges.tolist(), fill=True, alpha=0.3, color=color, label=name)
+            axis.stairs(counts.tolist(), edges.tolist(), color=color, linewidth=0.9)
+        axis.set(xlabel="predictive entropy, nats", ylabel="share of examples", title=title)
+        logarithmic(axis)
         axis.grid(visible=True)
         axis.legend()
     return made
@@ -86,7 +90,7 @@ def curves(
         series: name -> points (x, y).
         xlabel: of the horizontal axis.
         ylabel: of the vertical axis.
-        log: logarithmic vertical axis, used where all values are positive.
+        log: logarithmic vertical axis, where all values are positive and span more than a factor of ten.
 
     >>> len(curves({"loss": [(1, 2.0), (2, 1.0)]}, "step", "loss").axes[0].lines)
     1
@@ -100,8 +104,8 @@ def curves(
             values += [y for y in heights if math.isfinite(y)]
             marker = "o" if len(points) < 30 else None
             axis.plot([x for x, _ in points], heights, label=name, color=color, marker=marker, markersize=3)
-        if log and values and min(values) > 0:
-            axis.set_yscale("log")
+        if log and values and min(values) > 0 and max(values) > 10 * min(values):
+            logarithmic(axis)
         axis.set(xlabel=xlabel, ylabel=ylabel)
         axis.grid(visible=True)
         if len(series) > 1:
@@ -120,16 +124,17 @@ def gallery(rows: Mapping[str, tuple[Tensor, Sequence[str]]]) -> Figure:
     """
     columns = max(len(images) for images, _ in rows.values())
     with drawing():
-        made = figure(max(4.2, 0.85 * columns), 1.25 * len(rows))
-        grid = made.subplots(len(rows), columns, squeeze=False)
-        for line, (title, (images, captions)) in zip(grid, rows.items(), strict=True):
-            for axis in line:
+        made = figure(max(4.2, 0.8 * columns), 1.25 * len(rows))
+        parts = made.subfigures(len(rows), 1, squeeze=False)[:, 0]
+        for part, (title, (images, captions)) in zip(parts, rows.items(), strict=True):
+            part.suptitle(title, x=0.01, ha="left", fontsize=10)
+            axes = part.subplots(1, columns, squeeze=False)[0]
+            for axis in axes:
                 axis.set_axis_off()
-            line[0].set_title(title, loc="left")
-            for axis, image, caption in zip(line, images, captions, strict=False):
+            for axis, image, caption in zip(axes, images, captions, strict=False):
                 pixels = image.clamp(0, 1).permute(1, 2, 0).squeeze(-1)
-                axis.imshow(pixels.cpu(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-                axis.text(0.5, -0.06, caption, transform=axis.transAxes, ha="center", va="top", fontsize=7)
+                axis.imshow(pixels.cpu().numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+                axis.set_title(caption, y=-0.26, fontsize=7)
     return made
 
 

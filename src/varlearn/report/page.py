@@ -79,7 +79,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = 
         caption: above it.
         words: how many columns at the left hold words; the others hold numbers.
 
-    >>> table(["metric", "IVON"], [["NLL", "0.2"]])[-75:]
+    >>> table(["metric", "IVON"], [["NLL", "0.2"]])[-77:]
     '<tbody><tr><td>NLL</td><td class="number">0.2</td></tr></tbody></table></div>'
     """
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from cycler import cycler
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 # Readable on white and on near-black, and told apart by people who do not see red and green as others do.
 COLORS = ("#4c8dd6", "#e08b2f", "#3aa37c", "#c2589b", "#8d7ae0", "#8c8c8c")
@@ -60,6 +62,13 @@ def figure(width: float, height: float) -> Figure:
     return made
 
 
+def logarithmic(axis: Axes) -> None:
+    """A logarithmic vertical axis with plain numbers, 0.01 and not 10 to the -2."""
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
 def svg(made: Figure) -> str:
     """The figure as an `<svg>` element to put into a page: no declaration, no date, ink in the page's text colour.
 
@@ -78,6 +87,8 @@ def save(made: Figure, stem: Path) -> tuple[Path, Path]:
     """Write `stem.png` (150 dots per inch, on white) and `stem.svg`; return both paths."""
     png, vector = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
     with drawing():
+        made.draw_without_rendering()
+        made.set_layout_engine("none")  # laid out once, not again for each file
         write(png, lambda path: made.savefig(path, format="png", dpi=150, facecolor="white", transparent=False))
     write(vector, lambda path: path.write_text(svg(made), encoding="utf-8"))
     return png, vector

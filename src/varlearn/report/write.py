@@ -13,7 +13,7 @@ from varlearn import metrics
 from varlearn.report.figures import curves, entropies, reliability
 from varlearn.report.folder import ReadRun, read_run
 from varlearn.report.page import Drawn, figures, page, settings, table
-from varlearn.report.style import save, svg, write
+from varlearn.report.style import save, write
 
 KIND_WORDS = {"mean": "at the mean", "averaged": "averaged"}
 # metric -> (title, digits, factor); others are shown as they are
@@ -43,8 +43,8 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     names = _names(read)
     drawn: list[Drawn] = []
     for stem, figure, caption in _figures(dict(zip(names, read, strict=True))):
-        save(figure, Path(out) / "figures" / stem)
-        drawn.append(Drawn(svg(figure), caption))
+        _, vector = save(figure, Path(out) / "figures" / stem)
+        drawn.append(Drawn(vector.read_text(encoding="utf-8"), caption))
     sections = []
     if any(run.metrics for run in read):
         sections.append(("Metrics", metrics_table(names, read)))
@@ -92,7 +92,7 @@ def _figures(runs: dict[str, ReadRun]) -> Iterator[tuple[str, Figure, str]]:
         yield (
             "reliability",
             reliability({name: metrics.reliability_curve(*pair) for name, pair in labelled.items()}),
-            "Right answers against confidence: on the dashed line a model is as sure as it should be, under it too sure. "
+            "Right answers against confidence: on the dashed line a model is as sure as it may be, under it too sure. "
             "Faint dots have fewer than ten examples. Below: how often each confidence occurs.",
         )
     for name, run in runs.items():

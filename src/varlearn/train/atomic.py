@@ -17,7 +17,15 @@ TEMPORARY = ".tmp"
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says when `path` cannot be written into a `WriteError` that names it."""
+    """Turn what the system says when `path` cannot be written into a `WriteError` that names it.
+
+    >>> with writing(Path("x.json")):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    ...
+    varlearn.train.errors.WriteError: cannot write x.json: No space left on device. What was there before is untouched; \
+free space, or make the folder writable, and resume
+    """
     try:
         yield
     except (OSError, SafetensorError) as error:

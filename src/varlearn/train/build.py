@@ -44,6 +44,10 @@ def build_examples(run: Run, split: str, root: Path | None = None) -> Examples:
             `evaluate.subset` for other splits.
         split: "train" or "test".
         root: where the data are; None for the usual places.
+
+    >>> from varlearn.train.config import Data
+    >>> len(build_examples(Run(data=Data("digits", subset=30)), "train"))
+    30
     """
     wanted = {"tokens": run.data.tokens, "context": run.data.context}
     options = {key: value for key, value in wanted.items() if key in data.options_of(run.data.name)}
@@ -70,7 +74,12 @@ def build_ood(run: Run, name: str, test: Examples, root: Path | None = None) -> 
 
 
 def build_batches(run: Run, examples: Examples, *, train: bool, rank: int = 0, world: int = 1) -> Batches:
-    """The examples in the run's batches: shuffled and augmented for training, in their order otherwise."""
+    """The examples in the run's batches: shuffled and augmented for training, in their order otherwise.
+
+    >>> examples = Examples(torch.zeros(120, 1), torch.zeros(120), (), "table")
+    >>> len(build_batches(Run(), examples, train=True))  # 50, 50 and 20
+    3
+    """
     return Batches(
         examples,
         run.data.batch_size if train else run.data.eval_batch_size,

@@ -85,7 +85,9 @@ class Checkpoints:
             except CorruptFileError as error:
                 damaged[path] = str(error)
         if damaged:
-            raise CorruptFileError("no checkpoint is sound: " + "; ".join(damaged.values()) + ". Start again in another folder")
+            raise CorruptFileError(
+                "no checkpoint is sound: " + "; ".join(damaged.values()) + ". Start again in another folder"
+            )
         return Restored(None, None, {})
 
     def clean(self) -> None:
@@ -99,7 +101,14 @@ class Checkpoints:
 
 
 def write(path: Path, state: dict[str, Any]) -> None:
-    """Write a nested state of tensors, numbers, strings and containers to one file; see `nested.pack`."""
+    """Write a nested state of tensors, numbers, strings and containers to one file; see `nested.pack`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(Path(folder, "x.safetensors"), {"step": 3, "betas": (0.9, 0.99)})
+    ...     read(Path(folder, "x.safetensors"))
+    {'step': 3, 'betas': (0.9, 0.99)}
+    """
     plain, tensors = pack(state)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

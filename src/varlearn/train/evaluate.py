@@ -60,6 +60,19 @@ def predict_run(
 
     Returns:
         The path of `predictions.safetensors`.
+
+    >>> import tempfile
+    >>> from varlearn.train import Data, Model, Optim, Run, Train, fit
+    >>> data, optim = Data("digits", augment=False), Optim("sgd", lr=0.05)
+    >>> run = Run(model=Model("mlp", hidden=()), data=data, optim=optim, train=Train(epochs=1))
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     _ = fit(run, out, progress=False)
+    ...     _ = predict_run(out, progress=False)
+    ...     scores = score_run(out)
+    ...     load_run_predictions(out)["test"]["mean"].log_probs.shape
+    torch.Size([797, 10])
+    >>> scores["mean"]["accuracy"] > 0.7, scores["mean"] == scores["averaged"]  # a point has nothing to average
+    (True, True)
     """
     folder = RunFolder(Path(out))
     run = folder.read_run()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,30 @@ class RunFolder:
         """How good that is."""
         return self.out / "metrics.json"
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in this folder meanwhile; the system forgets the lock with the process.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as out, RunFolder(Path(out)).locked():
+        ...     with RunFolder(Path(out)).locked():
+        ...         pass
+        Traceback (most recent call last):
+        ...
+        varlearn.train.errors.RunFolderError: another process is training in ...; wait for it, or end it
+        """
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            yield
+            return
+        with open(self.out / ".lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(f"another process is training in {self.out}; wait for it, or end it") from error
+            yield
+
     def open(self, run: Run, *, resume: bool) -> None:
         """Make the folder for a new run, or check that it is this run's.
 
@@ -83,10 +109,11 @@ class RunFolder:
                 f"out={str(self.out)!r} already holds a run; resume it (resume=True, --resume), or choose "
                 "another folder"
             )
-        with writing(self.out):
-            self.out.mkdir(parents=True, exist_ok=True)
-            if not os.access(self.out, os.W_OK):
-                raise PermissionError(None, "the folder is read-only")
+        for folder in (self.out, self.checkpoints.folder):  # now, and not when the first checkpoint is due
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK):
+                    raise PermissionError(None, "the folder is read-only")
         if self.config.exists():
             self._check_same(run)
         else:

@@ -6,6 +6,7 @@ goes to `timing.jsonl`, which is only ever appended to.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -68,8 +69,9 @@ class JsonLines:
             return self._file.seek(0, os.SEEK_END)
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file; `write` has flushed every line, and has said so where it could not."""
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def open_logger(name: str, out: Path, config: Mapping[str, Any] | None = None) -> Logger:

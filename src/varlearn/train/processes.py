@@ -54,6 +54,10 @@ def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
 
     Args:
         device: where to compute; None for a GPU of this process's own where there is one, else the CPU.
+
+    >>> with processes("cpu") as mine:
+    ...     mine.rank, mine.world, mine.writes
+    (0, 1, True)
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))

@@ -17,7 +17,7 @@ Autocast = Callable[[], torch.autocast]
 
 
 class MeanVariance(nn.Module):
-    """Reads two outputs as the mean of y and its standard deviation before a softplus: (B, 2) to two times (B,).
+    """Reads two outputs as the mean of y and its standard deviation before a softplus: (B, 2) to two (B, 1).
 
     >>> mean, variance = MeanVariance()(torch.tensor([[3.0, 0.0]]))
     >>> mean.item(), round(variance.sqrt().item(), 4)  # log(1 + e^0)
@@ -26,7 +26,7 @@ class MeanVariance(nn.Module):
 
     def forward(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Split and transform; 1e-6 keeps the variance away from zero."""
-        return outputs[:, 0], softplus(outputs[:, 1]).square() + 1e-6
+        return outputs[:, :1], softplus(outputs[:, 1:]).square() + 1e-6
 
 
 def task_of(examples: Examples) -> Task:
@@ -53,7 +53,9 @@ def mean_loss(task: Task, outputs: Tensor | tuple[Tensor, Tensor], targets: Tens
     """
     if isinstance(outputs, tuple):
         mean, variance = outputs[0].float(), outputs[1].float()
-        return 0.5 * ((targets - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)).mean()
+        return (
+            0.5 * ((targets.view_as(mean) - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)).mean()
+        )
     if task == "language":
         return cross_entropy(outputs.flatten(0, 1).float(), targets.flatten())
     return cross_entropy(outputs.float(), targets)
@@ -66,6 +68,13 @@ def score_at_weights(
     """Sums over batches, at the weights as they are: (NLL, correct or squared error, count), float64 on the CPU.
 
     Sums of several processes add up; `as_scores` makes scores of them.
+
+    >>> batch = torch.tensor([[2.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 1])  # logits; the second is wrong
+    >>> cpu = torch.device("cpu")
+    >>> score_at_weights(nn.Identity(), "classification", [batch], cpu, lambda: torch.autocast("cpu", enabled=False))[
+    ...     1:
+    ... ]
+    tensor([1., 2.], dtype=torch.float64)
     """
     sums = torch.zeros(3, dtype=torch.float64)
     modes = {module: module.training for module in model.modules()}
@@ -78,7 +87,7 @@ def score_at_weights(
             count = targets.numel()
             nll = mean_loss(task, outputs, targets).double() * count
             if isinstance(outputs, tuple):
-                hits = (outputs[0].double() - targets).square().sum()
+                hits = (outputs[0].double() - targets.view_as(outputs[0])).square().sum()
             else:
                 hits = (outputs.argmax(-1) == targets).sum()
             sums += torch.stack([nll, hits.double(), torch.tensor(float(count), device=nll.device).double()]).cpu()

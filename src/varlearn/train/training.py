@@ -39,6 +39,15 @@ class Training:
         step: optimizer steps taken.
         total: steps of the whole run.
         skipped: steps that were dropped for NaN or infinite gradients.
+
+    >>> from varlearn.train.config import Data, Model, Optim, Train
+    >>> examples = Examples(torch.ones(4, 1), torch.tensor([0, 1, 0, 1]), ("a", "b"), "table")
+    >>> run = Run(model=Model("mlp", 2), data=Data(batch_size=2), optim=Optim("sgd"), train=Train(epochs=3))
+    >>> training = Training(run, examples, Processes(0, 1, torch.device("cpu")))
+    >>> _ = training.gradients()
+    >>> training.update()
+    >>> training.step, training.total, training.epoch  # 2 batches make an epoch
+    (1, 6, 0.5)
     """
 
     def __init__(self, run: Run, examples: Examples, processes: Processes) -> None:

@@ -1,7 +1,7 @@
 """Images made worse on purpose: the 15 corruptions of CIFAR-10-C (Hendrycks and Dietterich, 2019) at its 5 severities.
 
-The parameters are the published ones. The random draws are ours, and so are three textures: motion blur follows the
-description of ImageMagick's, frost is procedural (the published one cuts pieces out of photographs of ice), and the blurs
+The parameters are the published ones. The random draws are ours, and so are three details: motion blur follows the
+description of ImageMagick's, frost is procedural (the published one cuts pieces out of photographs of ice), and blurs
 repeat the border. Compare numbers with the literature on the published files (`load("cifar10c", ...)`) alone.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from varlearn.data.corruption import blur, digital, noise, weather
 from varlearn.data.seeds import generator
 
-_CHUNK = 250  # images worked on at once, and drawn for at once
+_CHUNK = 100  # images worked on at once, and drawn for at once
 
 _SEVERITIES: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]] = {
     "gaussian_noise": (noise.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),

@@ -1,4 +1,4 @@
-"""Digital changes: brightness, contrast, elastic deformation, pixelation, JPEG. Images are float (N, C, H, W) in [0, 1]."""
+"""Brightness, contrast, elastic deformation, pixelation and JPEG. Images are float (N, C, H, W) in [0, 1]."""
 
 from __future__ import annotations
 

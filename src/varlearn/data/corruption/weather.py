@@ -50,7 +50,7 @@ def fog(images: Tensor, level: tuple[float, float], source: torch.Generator) -> 
 
 
 def frost(images: Tensor, level: tuple[float, float], source: torch.Generator) -> Tensor:
-    """Mix with ice: level = (share of the image, share of the ice). The ice is bluish ridges of clouds, not photographs."""
+    """Mix with ice, bluish ridges of clouds: level = (share of the image, share of the ice)."""
     keep, share = level
     n, channels, height, width = images.shape
     ridges = 1 - (2 * plasma(n, height, width, 1.5, source) - 1).abs()  # bright where the clouds are at half height
@@ -59,7 +59,13 @@ def frost(images: Tensor, level: tuple[float, float], source: torch.Generator) -
 
 
 def snow(images: Tensor, level: tuple[float, ...], source: torch.Generator) -> Tensor:
-    """Whiten and let flakes fall: level = (mean, std, zoom, threshold of the flakes, radius, std of their smear, keep)."""
+    """Whiten and let flakes fall.
+
+    Args:
+        images: (N, C, H, W).
+        level: (mean, std, zoom and threshold of the flakes, radius and std of their smear, share of the image kept).
+        source: of the draws.
+    """
     mean, std, zoom, threshold, radius, smear, keep = level
     n, channels, height, width = images.shape
     flakes = zoomed(mean + std * torch.randn(n, 1, height, width, generator=source), zoom)

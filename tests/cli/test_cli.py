@@ -1,0 +1,235 @@
+"""`main`: exit codes, errors without tracebacks, and what a shell may do to it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from varlearn.cli import main
+
+TINY = ["--train.steps", "6", "--train.checkpoint_every", "2", "--train.eval_every", "0", "--evaluate.samples", "2"]
+COMMANDS = ("list", "train", "predict", "score", "report", "reproduce", "demo")
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def start(*words: str, **options: object) -> subprocess.Popen:
+    """The command line in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "varlearn", *words]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload]
+
+
+def flags(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What the help of a command names, in its left column."""
+    assert main([command, "--help"]) == 0
+    left = re.findall(r"^│ +(\S.*?)(?:  |│)", capsys.readouterr().out, flags=re.MULTILINE)
+    words = [word for line in left for word in line.split() if re.fullmatch(r"--[\w.-]+|[A-Z]+", word)]
+    types = {"PATH", "STR", "INT", "FLOAT", "CHOICE"}
+    return sorted({f"{command} {word}" for word in words if word not in types})
+
+
+def test_the_flags_are_frozen(capsys: pytest.CaptureFixture[str]) -> None:
+    """Scripts depend on them. After a change on purpose: write what this test finds into flags.txt, and tell users."""
+    found = [flag for command in COMMANDS for flag in flags(command, capsys)]
+    assert found == (Path(__file__).parent / "flags.txt").read_text().splitlines()
+
+
+def test_help_lists_the_commands_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert [command in out for command in COMMANDS] == [True] * len(COMMANDS)
+    for code in (0, 1, 2, 3, 4, 130, 143):
+        assert re.search(rf"\b{code} ", out), code
+
+
+def test_help_imports_no_command() -> None:
+    code = """
+import sys
+from varlearn.cli import main
+main(["--help"])
+loaded = [name for name in sys.modules if name in ("varlearn.train", "varlearn.recipes", "varlearn.data", "matplotlib")]
+assert loaded == [], loaded
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    import varlearn
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == varlearn.__version__
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["trian"], 2, 'Unknown command "trian". Did you mean "train"?'),
+        (
+            ["train", "digits-ivon", "--optim.lrr", "1"],
+            2,
+            "Unknown option: --optim.lrr. Did you mean --optim.lr? See varlearn",
+        ),
+        (
+            ["train", "digits-ivon", "--optim.lr", "fast"],
+            2,
+            'Invalid value for --optim.lr: unable to convert "fast" into float',
+        ),
+        (["train", "digits-ivon", "--optim.name", "adam"], 2, 'Invalid value "adam" for --optim.name'),
+        (["train", "digit-ivon"], 1, "'digit-ivon' is not a recipe; did you mean digits-ivon"),
+        (["train"], 1, "no RECIPE given; varlearn list shows them"),
+        (["train", "digits-ivon", "--optim.lr", "-1"], 1, "optim.lr=-1.0 must be"),
+        (["train", "--config", "nowhere.toml"], 1, "--config nowhere.toml cannot be read: No such file"),
+        (["score", "nowhere"], 2, "predictions.safetensors is missing"),
+        (["predict", "nowhere"], 2, "nowhere"),
+        (["report", "nowhere"], 1, "nowhere holds no run: config.json is missing"),
+        (["report"], 1, "no run given; name the folder of at least one"),
+        (["reproduce", "table2"], 2, 'Invalid value "table2"'),
+        (["reproduce", "table1", "--data", "mnist"], 1, "--data mnist is not in table1; it has cifar10"),
+        (["reproduce", "table1", "--seeds", "0"], 1, "seeds=0 must be at least 1"),
+        (["demo", "--seeds", "0"], 1, "seeds=0 must be at least 1"),
+    ],
+)
+def test_wrong_use_is_one_line_and_a_code(
+    words: list[str],
+    code: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith("varlearn: ")
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "nowhere", "--debug"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["cyclopts", "rich"])
+def test_a_missing_package_is_named_with_its_cure(
+    package: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("varlearn.cli.") or name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["list"]) == 1
+    assert capsys.readouterr().err == f"varlearn: the command line needs {package}; pip install 'varlearn[cli]'\n"
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    process = start("list", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 141, err
+    assert "Traceback" not in err
+    assert "BrokenPipe" not in err
+
+
+def test_ctrl_c_saves_and_resuming_gives_the_uninterrupted_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run is interrupted, one killed; both end with the bits of the third."""
+    settings = ["--train.steps", "3000", "--train.checkpoint_every", "100", "--train.eval_every", "0"]
+    settings += ["--evaluate.samples", "2", "--model.hidden", "8", "--quiet"]
+    stopped, killed, whole = (tmp_path / name for name in ("stopped", "killed", "whole"))
+    processes = {
+        out: start("train", "digits-ivon", *settings, "--out", str(out), stdout=subprocess.DEVNULL)
+        for out in (stopped, killed)
+    }
+    for out, number in ((stopped, signal.SIGINT), (killed, signal.SIGKILL)):
+        deadline = time.monotonic() + 120
+        while not any((out / "checkpoint").glob("*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        processes[out].send_signal(number)
+    err = processes[stopped].communicate(timeout=120)[1]
+    processes[killed].communicate(timeout=120)
+    assert processes[stopped].returncode == 130, err
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert processes[killed].returncode == -signal.SIGKILL
+    assert main(["train", "--resume", "--out", str(stopped), "--quiet"]) == 0  # the folder knows its recipe
+    assert main(["train", "digits-ivon", *settings, "--resume", "--out", str(killed)]) == 0
+    assert main(["train", "digits-ivon", *settings, "--out", str(whole)]) == 0
+    for name in ("config.json", "log.jsonl", "posterior.safetensors", "predictions.safetensors", "metrics.json"):
+        assert (stopped / name).read_bytes() == (whole / name).read_bytes(), name
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    capsys.readouterr()
+
+
+def test_from_training_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "x"
+    words = ["train", "digits-ivon", *TINY, "--data.ood", "digits", "--seed", "4", "--out", str(out), "--quiet"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert "run recipe=digits-ivon  scale=small  seed=4" in shown
+    assert f"{metrics['averaged']['nll']:.4f}" in shown
+    assert metrics["averaged"]["ood"]["digits"]["auroc"] == pytest.approx(0.5)  # the test set, told from itself
+    before = {name: (out / name).read_bytes() for name in ("predictions.safetensors", "metrics.json")}
+    for name in before:
+        (out / name).unlink()
+    assert main(["predict", str(out), "--quiet"]) == 0
+    assert main(["score", str(out)]) == 0
+    assert {name: (out / name).read_bytes() for name in before} == before
+    capsys.readouterr()
+    (out / "log.jsonl").unlink()  # fewer figures to draw
+    assert main(["report", str(out), "--out", str(tmp_path / "page")]) == 0
+    assert "test set" in (tmp_path / "page" / "report.html").read_text()
+    assert str(tmp_path / "page" / "report.html") in capsys.readouterr().err
+
+
+def test_a_folder_in_use_and_other_settings_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "digits-sgd", *TINY, "--out", str(tmp_path / "x"), "--quiet"]
+    assert main(words) == 0
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "already holds a run; resume it" in capsys.readouterr().err
+    assert main([*words, "--resume", "--optim.lr", "0.5"]) == 2
+    assert "optim.lr was 0.1, is now 0.5" in capsys.readouterr().err
+
+
+def test_a_full_disk_has_a_code_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["train", "digits-sgd", *TINY, "--out", str(tmp_path / "x"), "--quiet"]) == 3
+    err = capsys.readouterr().err
+    assert "No space left on device" in err
+    assert "Traceback" not in err
+
+
+def test_a_loss_that_is_not_finite_has_a_code_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "train",
+        "digits-sgd",
+        "--optim.lr",
+        "1e30",
+        "--train.steps",
+        "20",
+        "--out",
+        str(tmp_path / "x"),
+        "--quiet",
+    ]
+    assert main(words) == 4
+    assert "the loss is" in capsys.readouterr().err

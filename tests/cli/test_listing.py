@@ -1,0 +1,65 @@
+"""`varlearn list`."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from varlearn import data
+from varlearn.cli import main
+from varlearn.cli.listing import FILES, at_hand, parameters
+from varlearn.data import MissingDataError
+from varlearn.data.errors import DownloadError
+from varlearn.recipes import names, recipe
+
+
+def test_every_recipe_is_listed_with_its_size(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["list", "--scale", "paper"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert set(names()) <= lines.keys()
+    assert lines["cifar10-resnet18-sgd"].rstrip().endswith("11,178,762")
+    assert lines["gpt2-773m-ivon"].rstrip().endswith("773,582,080")
+    assert re.search(r"cifar100\s+(yes|no)\s+200 epochs", lines["cifar100-resnet20-ivon"])
+
+
+def test_parameters_of_each_kind_of_network() -> None:
+    assert parameters(recipe("digits-ivon")) == 64 * 100 + 100 + 100 * 100 + 100 + 100 * 10 + 10
+    assert parameters(recipe("ag_news-gru-ivon")) == 1_972_228
+    assert parameters(recipe("gpt2-125m-ivon")) == 9_999_680 - 128 * 320  # positions for 128 bytes, not 256
+
+
+def test_every_data_set_of_a_recipe_is_known() -> None:
+    used = {recipe(name, scale).data.name for name in names() for scale in ("paper", "small")}
+    assert used - {"digits", "openwebtext.txt"} == FILES.keys()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_not_at_hand_cannot_be_loaded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty folder and no network; an empty file where one is expected is what the loader then reads."""
+    monkeypatch.setenv("VARLEARN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("VARLEARN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    assert not at_hand(name)
+    with pytest.raises((MissingDataError, DownloadError)):
+        data.load(name, "train")
+    for path in FILES[name]:
+        file = tmp_path / "data" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+        assert at_hand(name)
+        with pytest.raises(Exception, match=re.escape(file.name.split(".")[0])) as caught:
+            data.load(name, "train")
+        assert not isinstance(caught.value, (MissingDataError, DownloadError))
+        file.unlink()
+        if file.parent != tmp_path / "data":
+            file.parent.rmdir()
+
+
+def test_a_text_file_is_at_hand_where_it_is(tmp_path: Path) -> None:
+    assert not at_hand(str(tmp_path / "a.txt"))
+    (tmp_path / "a.txt").write_text("x")
+    assert at_hand(str(tmp_path / "a.txt"))

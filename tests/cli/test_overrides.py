@@ -1,0 +1,73 @@
+"""Flags, files and what they are laid over."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from varlearn.cli.overrides import as_flags, given, laid_over, optional, read_settings
+from varlearn.cli.train import chosen
+from varlearn.recipes import recipe
+from varlearn.train.config import Run, to_json
+
+
+def test_every_setting_has_a_flag_but_those_named_apart() -> None:
+    made = optional(Run)()
+    for section in ("model", "data", "optim", "train", "evaluate"):
+        assert [f.name for f in fields(getattr(made, section))] == [f.name for f in fields(getattr(Run(), section))]
+    assert not hasattr(made, "seed")
+    assert given(made) == {}
+
+
+def test_none_is_a_value_and_infinity_survives() -> None:
+    base = recipe("cifar10-resnet20-ivon")
+    changed = laid_over(base, {"data": {"subset": None}, "optim": {"clip_radius": float("inf")}})
+    assert changed.data.subset is None
+    assert changed.optim.clip_radius == float("inf")
+    assert laid_over(base, {}) == base
+
+
+def test_a_file_changes_the_recipe_and_a_flag_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("seed = 5\n[optim]\nlr = 0.3\ness = 100.0\n[data]\nood = ['svhn']\n")
+    run = chosen("cifar10-resnet20-ivon", None, None, None, path, {"optim": {"lr": 0.4}})
+    assert (run.seed, run.optim.lr, run.optim.ess, run.data.ood) == (5, 0.4, 100.0, ("svhn",))
+    assert run.data.subset == 10_000
+    assert chosen("cifar10-resnet20-ivon", None, None, 6, path, {}).seed == 6
+
+
+def test_the_config_of_a_run_is_a_run(tmp_path: Path) -> None:
+    run = recipe("ag_news-gru-sgd", "paper", 2)
+    path = tmp_path / "config.json"
+    path.write_text(to_json(run))
+    assert chosen(None, None, None, None, path, {}) == run
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.toml", "[optim]\nlearning_rate = 1.0", r"optim\.learning_rate is not a setting of a run"),
+        ("a.toml", "[optimm]\nlr = 1.0", "optimm is not a setting of a run; did you mean optim?"),
+        ("a.toml", "lr = = 1", r"a\.toml is not TOML"),
+        ("a.json", "{", r"a\.json is not JSON"),
+        ("a.json", "[1]", "must hold settings by name, not a list"),
+    ],
+)
+def test_files_that_are_refused(name: str, text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        chosen("digits-ivon", None, None, None, path, {})
+
+
+def test_flags_say_what_they_change() -> None:
+    changes = {"optim": {"hess_init": 0.1, "rescale_lr": False}, "data": {"subset": None, "augment": True}}
+    words = "--optim.hess_init 0.1 --optim.no-rescale_lr --data.subset none --data.augment"
+    assert as_flags(changes) == words.split()
+
+
+def test_settings_are_read_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"seed": 1}))
+    assert read_settings(path) == {"seed": 1}

@@ -1,0 +1,78 @@
+"""Runs of two processes each, as `torchrun` would start them, forked from this one, which has imported everything.
+
+    python -m tests.train.ranks FOLDER
+
+Reads `scenarios.json`, a list of {"config", "out", "resume", "stop_at"}, and writes `codes.json`, the two exit codes of
+each scenario; scenario n leaves the weights of rank r after each of its steps in `weights-<n>-<r>`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.train.tiny import use_tiny_data
+from varlearn.train import fit, from_json
+from varlearn.train.training import Training
+
+
+def train(scenario: dict[str, Any], rank: int, weights: Path) -> None:
+    """One process of a scenario."""
+    seen: list[torch.Tensor] = []
+    update = Training.update
+
+    def watched(self: Training) -> None:
+        if rank == 1 and self.step == scenario["stop_at"]:
+            signal.raise_signal(signal.SIGTERM)  # one process alone is told
+        update(self)
+        seen.append(torch.nn.utils.parameters_to_vector(self.model.parameters()).detach().clone())
+
+    Training.update = watched
+    try:
+        fit(from_json(scenario["config"]), scenario["out"], resume=scenario["resume"], progress=False)
+    finally:
+        torch.save(seen, weights)
+
+
+def fork(scenario: dict[str, Any], rank: int, port: int, weights: Path) -> int:
+    """Start one process of a scenario, and return its number."""
+    child = os.fork()
+    if child:
+        return child
+    os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    code = 1
+    try:
+        train(scenario, rank, weights)
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:
+        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main(folder: Path) -> None:
+    use_tiny_data()
+    torch.optim.SGD([torch.zeros(1)])  # imports much of torch
+    codes = []
+    for number, scenario in enumerate(json.loads((folder / "scenarios.json").read_text())):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        children = [fork(scenario, rank, port, folder / f"weights-{number}-{rank}") for rank in range(2)]
+        codes.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+    (folder / "codes.json").write_text(json.dumps(codes))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

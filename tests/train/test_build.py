@@ -1,0 +1,114 @@
+"""From a configuration to its parts: what fits is built, what does not is refused with a cure."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.train.tiny import load, tiny_run
+from varlearn import IVON, data, models
+from varlearn.data.examples import Examples
+from varlearn.train.build import MODEL_NAMES, build_batches, build_examples, build_model, build_optimizer
+from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train
+
+
+def examples_for(name: str) -> Examples:
+    if name.startswith("gpt2"):
+        return Examples(torch.zeros(50, dtype=torch.uint8), torch.empty(0), (), "tokens", vocab=256)
+    if name == "gru":
+        return Examples(torch.zeros(2, 5, dtype=torch.long), torch.tensor([0, 1]), ("a", "b"), "text", vocab=9)
+    return Examples(torch.zeros(2, 3, 32, 32, dtype=torch.uint8), torch.tensor([0, 1]), ("a", "b"), "image")
+
+
+def test_every_function_of_models_has_its_name() -> None:
+    functions = {name for name in models.__all__ if name.islower()}
+    assert functions == set(MODEL_NAMES)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_is_built(name: str) -> None:
+    with torch.device("meta"):
+        model = build_model(Run(model=Model(name, classes=2), data=Data(context=16)), examples_for(name))
+    assert any(param.requires_grad for param in model.parameters())
+
+
+def test_the_vocabulary_is_filled_up_to_a_multiple_of_64() -> None:
+    examples = replace(examples_for("gpt2_tiny"), vocab=50257)
+    with torch.device("meta"):
+        model = build_model(Run(model=Model("gpt2_tiny"), data=Data(context=16)), examples)
+    assert model.tokens.weight.shape[0] == 50304  # type: ignore[union-attr]
+    assert model.positions.weight.shape[0] == 16  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "message"),
+    [
+        (
+            Model("resnet20", classes=10),
+            "mlp",
+            r"model.classes=10 must be the 2 classes of cifar10; use model.classes=2",
+        ),
+        (
+            Model("gru", classes=2),
+            "mlp",
+            r"model.name='gru' does not read data.name='cifar10' \(image, classification\)",
+        ),
+        (Model("resnet20"), "gpt2_tiny", r"model.name='resnet20' .*; use one of \['gpt2_10m'"),
+        (Model("resnet21", classes=2), "mlp", r"model.name='resnet21' .*'resnet20'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(model: Model, kind: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_model(Run(model=model), examples_for(kind))
+
+
+def test_decay_of_matrices_only() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3))
+    for name in ("ivon", "adamw", "sgd"):
+        optimizer = build_optimizer(Run(optim=Optim(name, weight_decay=0.1, matrices_only=True)), net, 10)  # type: ignore[arg-type]
+        decays = {param.dim(): group["weight_decay"] for group in optimizer.param_groups for param in group["params"]}
+        assert decays == {2: 0.1, 1: 0.0}
+
+
+def test_settings_reach_the_optimizer() -> None:
+    net = torch.nn.Linear(1, 1)
+    optim = Optim("ivon", lr=0.3, beta1=0.8, beta2=0.95, ess=7.0, hess_init=0.2, clip_radius=0.5, rescale_lr=False)
+    ivon = build_optimizer(Run(seed=5, optim=optim, train=Train(max_grad_norm=2.0)), net, 10)
+    assert isinstance(ivon, IVON)
+    expected = {"lr": 0.3, "ess": 7.0, "hess_init": 0.2, "clip_radius": 0.5, "rescale_lr": False, "seed": 5}
+    group = ivon.param_groups[0]
+    assert expected | {"max_grad_norm": 2.0} == {name: group[name] for name in [*expected, "max_grad_norm"]}
+    assert tuple(group["betas"]) == (0.8, 0.95)
+    adamw = build_optimizer(Run(optim=replace(optim, name="adamw")), net, 10).param_groups[0]
+    assert (adamw["lr"], tuple(adamw["betas"])) == (0.3, (0.8, 0.95))
+    assert build_optimizer(Run(optim=replace(optim, name="sgd")), net, 10).param_groups[0]["momentum"] == 0.8
+
+
+def test_batches_for_training_and_for_evaluation() -> None:
+    run, examples = tiny_run(), load("blobs", "train")
+    train, test = build_batches(run, examples, train=True), build_batches(run, examples, train=False)
+    assert (train.batch_size, train.shuffle, train.augment, len(train)) == (16, True, True, 6)
+    assert (test.batch_size, test.shuffle, test.augment, len(test)) == (20, False, False, 5)
+
+
+@pytest.mark.usefixtures("tiny_data")
+def test_subsets() -> None:
+    run = replace(tiny_run(), data=Data("blobs", subset=10), evaluate=Evaluate(subset=7))
+    assert len(build_examples(run, "train")) == 10
+    assert len(build_examples(run, "test")) == 7
+    with pytest.raises(ValueError, match="n=1000 must be between 1 and the 96"):
+        build_examples(replace(run, data=Data("blobs", subset=1000)), "train")
+
+
+def test_options_of_the_data_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+
+    def loader(name: str, split: str, root: None = None, **options: object) -> Examples:
+        seen[name] = options
+        return load("blobs", split)
+
+    monkeypatch.setattr(data, "load", loader)
+    monkeypatch.setattr(data, "options_of", lambda name: ("tokens", "vocab") if name == "text" else ())
+    for name in ("text", "image"):
+        build_examples(Run(data=Data(name, tokens="words", context=9)), "train")
+    assert seen == {"text": {"tokens": "words"}, "image": {}}

@@ -1,0 +1,133 @@
+"""Two processes over gloo: they agree, they make one large batch, and IVON's samples are two."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from tests.train.test_loop import records
+from tests.train.tiny import REPOSITORY, load, tiny_run
+from varlearn import posterior
+from varlearn.core import noise, update
+from varlearn.train import Run, RunFolderError, fit, to_json
+from varlearn.train.build import build_batches, build_model
+from varlearn.train.processes import Processes, processes
+
+pytestmark = pytest.mark.usefixtures("tiny_data")
+
+
+def small(method: str, **train: Any) -> Run:
+    """Half the batch for each of two processes."""
+    run = tiny_run(method, **train)
+    return replace(run, data=replace(run.data, batch_size=8))
+
+
+IVON = small("ivon", schedule="constant")
+ADAMW = small("adamw", accumulate=2, steps=7)
+
+
+class Outcome(NamedTuple):
+    codes: list[int]
+    weights: list[list[torch.Tensor]]  # of each rank, after each of its steps
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where three scenarios have been run: IVON, AdamW until one process is told to stop, and AdamW resumed."""
+    folder = tmp_path_factory.mktemp("ranks")
+    scenarios = [
+        {"config": to_json(run), "out": str(folder / out), "resume": resume, "stop_at": stop_at}
+        for run, out, resume, stop_at in [
+            (IVON, "ivon", False, None),
+            (ADAMW, "adamw", False, 3),
+            (ADAMW, "adamw", True, None),
+        ]
+    ]
+    (folder / "scenarios.json").write_text(json.dumps(scenarios))
+    command = [sys.executable, "-m", "tests.train.ranks", str(folder)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def outcome(folder: Path, number: int) -> Outcome:
+    codes = json.loads((folder / "codes.json").read_text())[number]
+    return Outcome(codes, [torch.load(folder / f"weights-{number}-{rank}", weights_only=True) for rank in range(2)])
+
+
+def test_ivon_on_two_processes_averages_two_samples(folder: Path) -> None:
+    codes, (first, second) = outcome(folder, 0)
+    assert codes == [0, 0]
+    assert len(first) == 18
+    assert all(map(torch.equal, first, second))
+    assert [line["step"] for line in records(folder / "ivon") if "eval" in line] == [6, 12, 18]
+
+    # The first step by the paper: each process its own noise and batch, the mean of the products.
+    examples = load("blobs", "train")
+    torch.manual_seed(0)
+    model = build_model(IVON, examples)
+    params = list(model.parameters())
+    before = [param.detach().clone() for param in params]
+    grads, estimates = [], []
+    for rank in range(2):
+        inputs, targets = next(iter(build_batches(IVON, examples, train=True, rank=rank, world=2).epoch(0)))
+        key = noise.derive_key(0, 0, replica=rank)
+        drawn = [noise.normal_(torch.empty_like(param), noise.fold_in(key, n)) for n, param in enumerate(before)]
+        sigma = [update.std(torch.full_like(param, 0.1), 96.0, 1e-3) for param in before]
+        with torch.no_grad():
+            for param, mean, std, normal in zip(params, before, sigma, drawn, strict=True):
+                param.copy_(update.sample(mean, std, normal))
+        grads.append(torch.autograd.grad(cross_entropy(model(inputs), targets), params))
+        estimates.append([update.hess_reparam(g, e, s) for g, e, s in zip(grads[-1], drawn, sigma, strict=True)])
+    hyper = update.Hyper(0.5 * (0.1 + 1e-3), 96.0, 1e-3, 0.9, 0.99, float("inf"), 1.0 - 0.9)
+    expected = [
+        update.step(
+            update.Gaussian(mean, torch.zeros_like(mean), torch.full_like(mean, 0.1)),
+            (grads[0][n] + grads[1][n]) / 2,
+            (estimates[0][n] + estimates[1][n]) / 2,
+            hyper,
+        ).mean
+        for n, mean in enumerate(before)
+    ]
+    torch.testing.assert_close(first[0], torch.nn.utils.parameters_to_vector(expected), rtol=1e-4, atol=1e-6)
+
+
+def test_all_stop_at_the_same_step_when_one_is_told(folder: Path) -> None:
+    codes, (first, second) = outcome(folder, 1)
+    assert codes == [143, 143]
+    assert len(first) == len(second) == 5  # told in step 4, agreed in step 5
+
+
+def test_adamw_on_two_processes_is_one_large_batch(folder: Path, tmp_path: Path) -> None:
+    codes, (first, second) = outcome(folder, 2)
+    assert codes == [0, 0]
+    assert len(first) == 2  # steps 6 and 7
+    assert all(map(torch.equal, first, second))
+    fit(tiny_run("adamw", accumulate=2, steps=7), tmp_path / "one", progress=False)
+    mean = posterior.load(tmp_path / "one" / "posterior.safetensors").mean
+    names = [name for name, _ in build_model(ADAMW, load("blobs", "train")).named_parameters()]
+    flat = torch.nn.utils.parameters_to_vector([mean[name] for name in names])
+    torch.testing.assert_close(first[-1], flat, rtol=1e-3, atol=1e-5)
+    together = [line["eval"] for line in records(folder / "adamw") if "eval" in line][-1]
+    alone = [line["eval"] for line in records(tmp_path / "one") if "eval" in line][-1]
+    assert together == pytest.approx(alone, rel=1e-3)
+
+
+def test_another_number_of_processes_is_refused(folder: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"made by 2 process\(es\) and would go on with 1.*start 2"):
+        fit(ADAMW, folder / "adamw", resume=True, progress=False)
+
+
+def test_alone() -> None:
+    with processes("cpu") as mine:
+        assert mine == Processes(0, 1, torch.device("cpu"))
+        assert mine.writes
+        mine.wait()
