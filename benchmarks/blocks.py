@@ -26,8 +26,8 @@ def measure(quick: bool) -> list[Figure]:
     """Steps of one block and of several, on few large tensors and on many small ones."""
     if quick:
         return _case(GPT_SMALL, QUICK)
-    large = Budget(rounds=20, seconds=240.0, least=5)
-    return _case(GPT_37M, large) + _case(RESNET20, Budget(rounds=100, seconds=60.0, least=10, repeat=3))
+    large = Budget(rounds=20, seconds=80.0, least=5)
+    return _case(GPT_37M, large) + _case(RESNET20, Budget(rounds=100, seconds=30.0, least=10, repeat=3))
 
 
 def several(optimizer: Any, params: Sequence[Parameter], grads: Sequence[Sequence[Tensor]], blocks: int) -> None:

@@ -21,8 +21,8 @@ def measure(quick: bool) -> list[Figure]:
     """In the cache and out of it."""
     if quick:
         return _case(1 << 12, QUICK)
-    few = _case(1 << 20, Budget(rounds=50, seconds=20.0, least=10, repeat=3))
-    return few + _case(37 * (1 << 20), Budget(rounds=20, seconds=60.0, least=5))
+    few = _case(1 << 20, Budget(rounds=50, seconds=10.0, least=10, repeat=3))
+    return few + _case(37 * (1 << 20), Budget(rounds=20, seconds=25.0, least=5))
 
 
 def _case(count: int, budget: Budget) -> list[Figure]:

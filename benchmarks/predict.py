@@ -44,7 +44,7 @@ def measure(quick: bool) -> list[Figure]:
         return small + _case(
             "ResNet-20, 4 images, 2 samples", resnet20, [images(2, side=8) for _ in range(2)], 2, QUICK
         )
-    budget = Budget(rounds=15, seconds=120.0, least=5, warmup=1)
+    budget = Budget(rounds=15, seconds=50.0, least=5, warmup=1)
     network = _case(CASE, resnet20, [images(128) for _ in range(4)], 4, budget)
     return network + _case(
         "MLP, 1,000 digits, 64 samples", mlp, [digits(100) for _ in range(10)], 64, budget._replace(rounds=50)

@@ -28,7 +28,7 @@ def measure(quick: bool) -> list[Figure]:
     figures = []
     for work in BY_SIZE:
         repeat = max(1, _TURN // work.count)
-        figures += _size(work, Budget(rounds=60, seconds=10.0, least=5, repeat=repeat))
+        figures += _size(work, Budget(rounds=60, seconds=5.0, least=3, repeat=repeat, warmup=1))
     return _with_growth(figures)
 
 

@@ -20,8 +20,8 @@ def measure(quick: bool) -> list[Figure]:
     """Every contender on few large tensors and on many small ones."""
     if quick:
         return _case(GPT_SMALL, QUICK) + _case(RESNET20, QUICK)
-    large = Budget(rounds=40, seconds=240.0, least=7)
-    small = Budget(rounds=200, seconds=60.0, least=20, repeat=10)
+    large = Budget(rounds=40, seconds=75.0, least=7)
+    small = Budget(rounds=200, seconds=40.0, least=20, repeat=10)
     return _case(GPT_37M, large) + _case(RESNET20, small)
 
 

@@ -30,10 +30,10 @@ def measure(quick: bool) -> list[Figure]:
     """A transformer and a convolutional network, eager and, where it is the stricter test, compiled."""
     if quick:
         return _case(GPT_STEP_SMALL, QUICK) + _case(RESNET_STEP_SMALL, QUICK)
-    eager = _case(GPT_STEP, Budget(rounds=40, seconds=300.0, least=7)) + _case(
-        RESNET_STEP, Budget(rounds=100, seconds=180.0, least=10)
+    eager = _case(GPT_STEP, Budget(rounds=40, seconds=100.0, least=7)) + _case(
+        RESNET_STEP, Budget(rounds=100, seconds=50.0, least=10)
     )
-    return eager + _case(RESNET_STEP, Budget(rounds=200, seconds=120.0, least=10), compiled=True)
+    return eager + _case(RESNET_STEP, Budget(rounds=200, seconds=45.0, least=10), compiled=True)
 
 
 class Training:

@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
     net = nn.Sequential(nn.Linear(1, 33), nn.Tanh(), nn.Linear(33, 1))
     fully_shard(net[0])
     fully_shard(net)
-    opt = IVON(net.parameters(), lr=0.1, ess=600.0, betas=(0.9, 0.99), seed=0)
+    opt = IVON(net.parameters(), lr=0.3, ess=600.0, betas=(0.9, 0.99), seed=0)
     if (folder / "checkpoint").exists():
         model_state, state = get_state_dict(net, opt)
         dcp.load({"model": model_state, "optimizer": state}, checkpoint_id=folder / "checkpoint")
@@ -48,8 +48,7 @@ def main(folder: Path) -> None:
     model_state, state = get_state_dict(net, opt)
     dcp.save({"model": model_state, "optimizer": state}, checkpoint_id=folder / "checkpoint")
     posterior = DiagGaussian.from_optimizer(net, opt)
-    at = torch.tensor([[0.5]])
-    predicted = predict_regression(net, posterior, [at], samples=16)
+    predicted = predict_regression(net, posterior, [torch.tensor([[0.5]])], samples=16)
     whole = posterior.gathered()
     if rank == 0:
         save(whole, folder / "posterior.safetensors")

@@ -1,54 +1,102 @@
 """The demo, small and whole."""
 
 import statistics
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from torch.optim import AdamW
 
-from varlearn import demo
+from varlearn import data, demo
+from varlearn.cli import main
+from varlearn.recipes import digits
+from varlearn.recipes.reproduce import Job, finish
 
-LEARNING_RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+LEARNING_RATES = {"adamw": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), "sgd": (0.01, 0.03, 0.1, 0.3, 1.0)}
+ROWS = ("AdamW", "SGD", "IVON at the mean", "IVON, 64 samples")
 
 
-def test_the_network_has_the_stated_size() -> None:
-    assert sum(param.numel() for param in demo.network().parameters()) == 15_338
+def test_a_small_run_prints_a_row_for_each_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["demo", "--steps", "10", "--seeds", "1", "--out", str(tmp_path)]
+    assert main(words) == 0
+    first = capsys.readouterr().out
+    lines = first.splitlines()
+    assert [sum(line.startswith(row) for line in lines) for row in ROWS] == [1] * 4
+    for column in ("accuracy %", "NLL", "ECE", "Brier", "vs. upside down %", "vs. noise %"):
+        assert column in first
+    names = [
+        "certainty",
+        "entropy-adamw",
+        "entropy-ivon64samples",
+        "entropy-ivonatthemean",
+        "entropy-sgd",
+        "reliability",
+    ]
+    assert sorted(path.stem for path in tmp_path.glob("*.png")) == names
+    assert sorted(path.stem for path in tmp_path.glob("*.svg")) == names
 
 
-def test_a_small_run_prints_a_row_for_each_method(capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo.main(["--steps", "30", "--seeds", "1", "--samples", "4"]) == 0
+def test_what_is_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = demo.compare(1, tmp_path, steps=3)
+    monkeypatch.setattr("varlearn.recipes.reproduce.fit", None)
+    after = demo.compare(1, tmp_path, steps=3)
+    assert all(torch.equal(before[row][0].test, after[row][0].test) for row in ROWS)
+
+
+def test_strange_images_keep_their_pixels() -> None:
+    test = data.load("digits", "test")
+    strange = demo.strange_images(test)
+    assert torch.equal(strange["upside down"].inputs[0, 0, 0], test.inputs[0, 0, 7])  # type: ignore[index]
+    for images in strange.values():
+        assert torch.equal(torch.bincount(images.inputs.flatten()), torch.bincount(test.inputs.flatten()))  # type: ignore[union-attr]
+        assert not torch.equal(images.inputs, test.inputs)  # type: ignore[arg-type]
+
+
+def test_scores_of_answers_known_by_hand() -> None:
+    sure, unsure = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log(), torch.tensor([[0.5, 0.5], [0.6, 0.4]]).log()
+    scores = demo.score(demo.Answers(sure, {"noise": unsure}), torch.tensor([0, 0]))
+    assert scores["accuracy %"] == 50.0
+    assert scores["vs. noise %"] == 100.0
+    assert scores["Brier"] == pytest.approx((0.01 + 0.01 + 0.64 + 0.64) / 2)
+
+
+def test_figures_need_matplotlib_and_the_table_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*args: object) -> None:
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    monkeypatch.setattr(demo, "draw", missing)
+    assert demo.main(1, tmp_path, 3) == 0
     out = capsys.readouterr().out
-    assert [row in out for row in ("AdamW", "IVON at the mean", "IVON, 4 samples")] == [True] * 3
-
-
-@pytest.mark.parametrize("name", ["steps", "seeds", "samples"])
-def test_wrong_numbers_are_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        demo.main([f"--{name}", "0"])
-    assert "must be at least 1" in capsys.readouterr().err
+    assert "IVON at the mean" in out
+    assert "no figures: they need matplotlib; pip install 'varlearn[plot]'" in out
 
 
 @pytest.mark.slow
-def test_auto_beats_adamw_at_its_best_learning_rate() -> None:
-    """Untuned, over 5 seeds: lower NLL, and no lower accuracy, averaged over samples and at the mean."""
-    torch.set_num_threads(2)
-    train, test = demo.load_digits()
-    seeds = 5
-    adamw = {
-        lr: [
-            demo.at_mean(demo.fit(lambda model, lr=lr: AdamW(model.parameters(), lr=lr), train, 1_200, seed)[0], test)
-            for seed in range(seeds)
-        ]
-        for lr in LEARNING_RATES
-    }
+def test_auto_beats_adamw_and_sgd_at_their_best_learning_rates(tmp_path: Path) -> None:
+    """Untuned, over 5 seeds, averaged over samples and at the mean: lower NLL, and no lower accuracy."""
+    seeds, targets = 5, data.load("digits", "test").targets
 
-    def mean(runs: list[demo.Scores], metric: str) -> float:
-        return statistics.fmean(run[metric] for run in runs)
+    def mean(answers: list[demo.Answers], metric: str) -> float:
+        return statistics.fmean(demo.score(one, targets)[metric] for one in answers)
 
-    best_lr = min(adamw, key=lambda lr: mean(adamw[lr], "nll"))
-    assert best_lr == demo.ADAMW_LR
-    rows = demo.compare(steps=1_200, seeds=seeds, samples=64)
-    for name, runs in rows.items():
-        if name.startswith("IVON"):
-            assert mean(runs, "nll") < mean(adamw[best_lr], "nll"), name
-            assert mean(runs, "accuracy") >= max(mean(runs, "accuracy") for runs in adamw.values()), name
+    tuned: dict[str, dict[float, list[demo.Answers]]] = {}
+    for method, rates in LEARNING_RATES.items():
+        for lr in rates:
+            found = []
+            for seed in range(seeds):
+                run = digits(method, seed=seed)  # type: ignore[arg-type]
+                run = replace(run, optim=replace(run.optim, lr=lr), evaluate=replace(run.evaluate, samples=1))
+                job = Job(run, {}, tmp_path / f"{method}-{lr}-{seed}")
+                finish(job, progress=False)
+                found += demo.ask(run, job.out).values()
+            tuned.setdefault(method, {})[lr] = found
+    for method, found in tuned.items():
+        assert min(found, key=lambda lr: mean(found[lr], "NLL")) == digits(method).optim.lr, method  # type: ignore[arg-type]
+    rows = demo.compare(seeds, tmp_path / "demo")
+    for name in ("IVON at the mean", "IVON, 64 samples"):
+        for found in tuned.values():
+            assert mean(rows[name], "NLL") < min(mean(answers, "NLL") for answers in found.values()), name
+        best = max(mean(answers, "accuracy %") for answers in tuned["adamw"].values())
+        assert mean(rows[name], "accuracy %") >= best, name

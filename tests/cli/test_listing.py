@@ -39,6 +39,7 @@ def test_every_data_set_of_a_recipe_is_known() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_not_at_hand_cannot_be_loaded(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty folder and no network; an empty file where one is expected is what the loader then reads."""
+    (tmp_path / "data").mkdir()
     monkeypatch.setenv("VARLEARN_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("VARLEARN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")

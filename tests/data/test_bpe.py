@@ -70,6 +70,18 @@ def test_the_same_pieces_of_any_text(merges: Path, other: Callable[[str], list[b
     check()
 
 
+def test_a_text_is_cut_as_the_published_expression_does() -> None:
+    regex = pytest.importorskip("regex")  # knows Unicode categories
+    published = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+    assert bpe._words().findall("a½b Ⅷx²  ٣_y") == ["a", "½", "b", " Ⅷ", "x", "²", " ", " ٣", "_", "y"]
+
+    @given(st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.text("aé½²Ⅷ٣1_' \t\n\x1c\x85\xa0\u3000-s"))
+    def check(text: str) -> None:
+        assert bpe._words().findall(text) == published.findall(text)
+
+    check()
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_there_and_back(text: str) -> None:
     pairs = BytePairs([(b"t", b"h"), (b"th", b"e"), (b" ", b"the")])

@@ -150,7 +150,8 @@ def uneven(rank: int, **options: Any) -> dict[str, Any]:
     params = list(model.parameters())
     net, opt = DistributedDataParallel(model), IVON(params, **SETTINGS)
     start, thetas, grads = flat(params), [], []
-    with Join([net, opt], **options):
+    joinables: list[Any] = [net, opt]
+    with Join(joinables, **options):
         for step in range(2 + rank):
             with opt.sampled_params(train=True):
                 opt.zero_grad()
@@ -190,7 +191,20 @@ def refusals(rank: int) -> dict[str, str]:
         except RuntimeError as error:
             found[name] = str(error)
         assert torch.equal(flat(params), start), name
-    return found
+    return found | {"joined in the wrong order": wrong_order(rank)}
+
+
+def wrong_order(rank: int) -> str:
+    model = plain_model()
+    net = DistributedDataParallel(model)
+    opt = IVON(model.parameters(), **SETTINGS)
+    try:
+        joinables: list[Any] = [opt, net]
+        with Join(joinables), opt.sampled_params(train=True):
+            pass
+    except RuntimeError as error:
+        return str(error)
+    return ""
 
 
 def averaged(grad: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from varlearn import IVON
@@ -91,7 +92,7 @@ class Training:
 
 
 def whole(tensor: Tensor) -> Tensor:
-    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().clone()
 
 
 def outcome(net: nn.Module, opt: IVON) -> dict[str, Any]:
@@ -163,7 +164,9 @@ def poisoned(net: nn.Sequential, rank: int) -> dict[str, Any]:
         opt.zero_grad()
         training.backward(net, 1, 0, torch.float64, rank, 3)
     if rank == 1:
-        net[0].weight.grad._local_tensor[0, 0] = torch.nan
+        grad = net.get_parameter("0.weight").grad
+        assert isinstance(grad, DTensor)
+        grad.to_local()[0, 0] = torch.nan
     opt.step()
     return {"before": before, "after": outcome(net, opt)}
 

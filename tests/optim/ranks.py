@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-DEADLINE = 240.0  # seconds for everything; a deadlock ends the processes instead of hanging the suite
+DEADLINE = 280.0  # seconds for everything; a deadlock ends the processes instead of hanging the suite
 
 
 class World(NamedTuple):
@@ -33,7 +33,7 @@ def run(worlds: list[World], folder: Path) -> list[list[dict[str, Any]]]:
                 raise TimeoutError(f"{count} processes did not finish in {DEADLINE:.0f} s")
     finally:
         for process in context.processes:
-            if process.is_alive():
+            if process is not None and process.is_alive():
                 process.kill()
     return [
         [torch.load(folder / f"{number}-{rank}.pt", weights_only=False) for rank in range(world.size)]

@@ -117,6 +117,7 @@ def test_the_bytes_of_a_step_are_those_of_the_products(worlds: list[Ranks]) -> N
     [
         ("averaged in a hook", "averaged before the products with the noise could be taken.*noise='shared'"),
         ("other numbers of samples", r"not at the same step.*\[\(0, 2\), \(0, 1\), \(0, 1\)\]"),
+        ("joined in the wrong order", r"pass the model first: Join\(\[model, optimizer\]\)"),
         ("not from backward", "did not come from backward on any rank.*noise='shared'"),
     ],
 )

@@ -84,8 +84,6 @@ def two_ranks(rank: int, folder: Path) -> dict[str, Any]:
             predict_regression(plain, whole, loader, 3, noise_variance=0.1, unpack=floats),
         ),
     }
-    net[0].reshard()
-    net.reshard()  # type: ignore[operator]
     after = [param.full_tensor() for param in net.parameters()]  # type: ignore[attr-defined]
     if rank == 0:
         save(whole, folder / "posterior.safetensors")

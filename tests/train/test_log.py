@@ -57,6 +57,7 @@ def test_a_log_on_a_full_disk() -> None:
 def test_tensorboard(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     logger = open_logger("tensorboard", tmp_path)
+    assert not list(tmp_path.iterdir())
     logger.write({"step": 3, "loss": 0.5, "eval": {"nll": 0.25}})
     logger.close()
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

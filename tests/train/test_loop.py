@@ -251,6 +251,10 @@ def test_another_logger_gets_every_record_and_is_closed(tmp_path: Path) -> None:
     fit(tiny_run(), tmp_path / "run", progress=False, logger=keeper)
     assert keeper.closed
     assert json.loads(json.dumps(keeper.records)) == records(tmp_path / "run")
+    refused = Keeper()
+    with pytest.raises(RunFolderError, match="already holds a run"):
+        fit(tiny_run(), tmp_path / "run", progress=False, logger=refused)
+    assert refused.closed
 
 
 @pytest.mark.parametrize(
@@ -288,11 +292,11 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
 def test_convolutions_in_channels_last_resume_to_the_bit(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tiny_run(method, steps=4, checkpoint_every=1, precision="bf16")
+    run = tiny_run(method, steps=3, checkpoint_every=1, precision="bf16")
     run = replace(run, model=Model("resnet20", classes=3), data=replace(run.data, name="colour"))
     fit(run, tmp_path / "straight", progress=False)
     with monkeypatch.context() as patch:
-        signal_at(1, signal.SIGTERM, patch)
+        signal_at(0, signal.SIGTERM, patch)
         with pytest.raises(Interrupted):
             fit(run, tmp_path / "stopped", progress=False)
     fit(run, tmp_path / "stopped", resume=True, progress=False)

@@ -128,6 +128,10 @@ def test_an_overflow_of_fp16_drops_the_step_and_is_counted() -> None:
     assert training.skipped == 1
     assert torch.equal(weights(training), before)
     assert training.scaler.get_scale() == 2.0**119
+    again = training_of(tiny_run("ivon", precision="fp16"))
+    again.load_state_dict(training.state_dict())
+    assert again.skipped == 1
+    assert again.scaler.get_scale() == 2.0**119
 
 
 @pytest.mark.parametrize("name", ["line", "letters"])

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def load(name: str, split: str, root: Path | None = None, **options: Any) -> Examples:
-    """Three classes of images ("blobs", "colour", "far"), a line with noise ("line"), or a text of letters ("letters")."""
+    """Images of three classes ("blobs", "colour", "far"), a line with noise ("line"), a text of letters ("letters")."""
     generator = torch.Generator().manual_seed(0 if split == "train" else 1)
     count = 96 if split == "train" else 48
     if name == "line":

@@ -53,8 +53,9 @@ def _run(words: list[str]) -> int:
 
         from varlearn.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name in NEEDED:
-            return _failed(f"the command line needs {error.name}; pip install 'varlearn[cli]'", ERROR)
+        missing = (error.name or "").partition(".")[0]
+        if missing in NEEDED:
+            return _failed(f"the command line needs {missing}; pip install 'varlearn[cli]'", ERROR)
         raise
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -71,6 +72,9 @@ def _help_command(words: list[str]) -> str:
 
 
 def _words(error: BaseException) -> str:
+    cause = error.__cause__
+    if isinstance(cause, ModuleNotFoundError) and str(error).startswith("Cannot import module"):  # of a command
+        return f"this command needs {cause.name}; pip install 'varlearn[cli,data]'"
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -6,6 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cyclopts import App, Parameter
 
+from varlearn.cli.show import Screen
+
 HELP = """Variational learning as ordinary as AdamW: train, predict, score, and reproduce the paper.
 
 - A first run: varlearn demo
@@ -66,6 +68,7 @@ app = App(
     version=_version,
     default_parameter=Parameter(name_transform=_same, negative_iterable=()),
     help_format="markdown",
+    console=Screen(),
 )
 app.command("varlearn.cli.listing:list_recipes", name="list", help="Show the recipes, their sizes and their data.")
 app.command("varlearn.cli.train:train", name="train", help=TRAIN)

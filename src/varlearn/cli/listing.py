@@ -20,7 +20,7 @@ FILES = {
     "ag_news": ("ag_news/train.csv",),
     "ag_news-pack": ("text/ag_news_train10k.tsv.xz",),
     "brown": ("text/brown.txt.xz", "brown.zip"),
-    "cifar10": ("cifar10/labels.npz", "cifar-10-binary.tar.gz"),
+    "cifar10": ("cifar10/train_00.webp", "cifar-10-binary.tar.gz"),
     "cifar100": ("cifar-100-binary.tar.gz",),
     "cola": ("text/cola_train.tsv.xz", "cola_public_1.1.zip"),
     "imagenet": ("imagenet/train",),

@@ -29,7 +29,7 @@ def reproduce(
     data: Several = (),
     methods: Several = (),
     out: Path | None = None,
-    jobs_file: Annotated[Path | None, Parameter(name="--jobs")] = None,
+    jobs_file: Annotated[Path | None, Parameter(name="--jobs", allow_leading_hyphen=True)] = None,
     collect_only: Annotated[bool, Parameter(name="--collect", negative="")] = False,
     device: str | None = None,
     quiet: Annotated[bool, Parameter(negative="")] = False,

@@ -16,10 +16,18 @@ from rich.table import Table
 WIDE = 160  # columns where nobody says how many there are: a pipe or a file
 
 
+class Screen(Console):
+    """The standard output, in colour if it is a terminal that wants some. Rich's own exits when the pipe is closed."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to `main`."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
-    """Where results go: the standard output, in colour if it is a terminal that wants some."""
+    """Where results go."""
     known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, soft_wrap=False, width=None if known else WIDE)
+    return Screen(highlight=False, soft_wrap=False, width=None if known else WIDE)
 
 
 def say(words: str) -> None:

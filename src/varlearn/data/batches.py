@@ -146,4 +146,4 @@ class Batches:
             batch = batch.to(torch.float32).div_(255)
         if not self.examples.mean:
             return batch
-        return batch.sub(self._mean).div_(self._std)
+        return batch.sub_(self._mean).div_(self._std)  # indexing has made a copy

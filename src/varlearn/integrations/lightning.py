@@ -36,11 +36,16 @@ def ivon_callback(samples: int = 0, seed: int = 0) -> Callback:
     Args:
         samples: S, posterior samples per validation; 0 validates at the mean only.
         seed: names the samples, the same ones at every validation.
-    """
-    from lightning.pytorch import Callback
 
+    >>> ivon_callback(samples=-1)
+    Traceback (most recent call last):
+    ...
+    ValueError: samples=-1 must be a whole number >= 0; 8 to 64 is usual
+    """
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 0:
         raise ValueError(f"samples={samples!r} must be a whole number >= 0; 8 to 64 is usual")
+    from lightning.pytorch import Callback
+
     return type("IVONCallback", (_Hooks, Callback), {})(samples, seed)
 
 

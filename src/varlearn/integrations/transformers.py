@@ -59,6 +59,11 @@ class PosteriorTrainer(_Base):
         posterior_samples: S; evaluation takes S + 2 passes over the data. 0 evaluates at the mean only.
         posterior_seed: names the samples; the same ones at every evaluation, so that differences are the model's.
         posterior: to evaluate with, e.g. one that was loaded; without it, what the Trainer's own IVON has learned.
+
+    >>> PosteriorTrainer(posterior_samples=-1)
+    Traceback (most recent call last):
+    ...
+    ValueError: posterior_samples=-1 must be a whole number >= 0; 8 to 64 is usual
     """
 
     def __init__(

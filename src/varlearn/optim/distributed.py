@@ -66,14 +66,14 @@ def exchange(report: Report, device: torch.device) -> list[Report]:
     return [found for found in (Report(*values.tolist()) for values in ranks) if found.draws >= 0.0]
 
 
-def fingerprint(grads: Iterable[Tensor]) -> float:
+def fingerprint(grads: Iterable[Tensor]) -> Tensor:
     """A number that ranks have in common if, and as good as only if, they have the gradients in common.
 
     >>> fingerprint([torch.tensor([1.0, 2.0]), torch.tensor([3.0])])
-    6.0
+    tensor(6., dtype=torch.float64)
     """
     parts = [grad.flatten()[:: max(1, grad.numel() // _FINGERPRINT)].sum(dtype=torch.float64) for grad in grads]
-    return float(torch.stack(parts).sum()) if parts else 0.0
+    return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.float64)
 
 
 class LocalProducts:
@@ -101,7 +101,7 @@ class LocalProducts:
         self.views = {param: part.view(param.shape) for param, part in zip(products, parts, strict=True)}
         self.seen: set[Tensor] = set()
         self.fresh: set[Tensor] = set()
-        self.fingerprint = 0.0
+        self.fingerprint = torch.zeros((), dtype=torch.float64, device=like.device)
         self._backwards: dict[Tensor, int] = {}  # parameter -> how many its part of `flat` is the mean of
         self._hooks: list[RemovableHandle] = []
 
@@ -174,7 +174,7 @@ class DistributedWindow(Window):
         super().__init__()
         self._draws, self._divide_by_all = draws, divide_by_all
         self._products: LocalProducts | None = None
-        self._captured_total = 0.0
+        self._captured_total = torch.zeros((), dtype=torch.float64)
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Turn the mean gradient back into a sum, to which backward adds."""
@@ -224,7 +224,8 @@ class DistributedWindow(Window):
         """Average the products over samples and ranks."""
         products = self._products
         assert products is not None
-        mine = Report(self._draws, len(self.samples), products.fingerprint, self._captured_total, self._total())
+        sums = (float(value) for value in (products.fingerprint, self._captured_total, self._total()))
+        mine = Report(self._draws, len(self.samples), *sums)
         reports = exchange(mine, products.flat.device)
         self._refuse(reports)
         if any(report.captured != mine.captured for report in reports):
@@ -240,7 +241,7 @@ class DistributedWindow(Window):
                 )
         self.estimates = {param: view for param, view in products.views.items() if param in self.grads}
 
-    def _total(self) -> float:
+    def _total(self) -> Tensor:
         return fingerprint(grad for grad in map(self.gradient, self.grads) if grad is not None)
 
     @staticmethod

@@ -21,7 +21,7 @@ from varlearn.optim import loop
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
 # Elements per piece: on a CPU, where 2^16 pays for its launches and 2^20 leaves the caches, the best in between.
-_CPU_PIECE = 1 << 18
+_CPU_PIECE = 1 << 17
 _DEVICE_PIECE = 1 << 26
 
 Task = TypeVar("Task", Draw, Step, Fold)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_PIECE = 1 << 18  # elements, of which the difference is in memory for a moment
+_PIECE = 1 << 17  # elements, of which the difference is in memory for a moment
 
 
 class Swap:
@@ -55,7 +55,7 @@ def _pieces(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[list[Tensor], 
             pieces += [([part], [kept]) for part, kept in parts]
             room = 0
             continue
-        if size > room:
+        if size > room or not pieces:
             pieces.append(([], []))
             room = _PIECE
         room -= size

@@ -59,15 +59,25 @@ class UnevenInputs:
     over all (`divide_by_initial_world_size=False`), so are the products.
     """
 
-    _divide_by_all = True
-    _join_config: Any = None
+    _divide = True
+    _join_config: Any = None  # set by `Join`
 
     def join_hook(self: Any, **options: Any) -> Shadow:
         """Called by `Join`."""
         if any(is_sharded(param) for group in self.param_groups for param in group["params"]):
             raise ValueError("Join is for replicated models (DDP); a sharded one needs as many batches on every rank")
-        self._divide_by_all = options.get("divide_by_initial_world_size", True)
+        self._divide = options.get("divide_by_initial_world_size", True)
         return Shadow(self)
+
+    @property
+    def _divide_by_all(self) -> bool:
+        """Whether ranks without inputs count in the averages."""
+        if self._join_config is not None and self._join_config.enable and self._join_config.is_first_joinable:
+            raise RuntimeError(
+                "Join([optimizer, model]) would answer the ranks that go on in the wrong order; "
+                "pass the model first: Join([model, optimizer])"
+            )
+        return self._divide
 
     @property
     def join_device(self: Any) -> torch.device:

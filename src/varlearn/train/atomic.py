@@ -23,8 +23,7 @@ def writing(path: Path) -> Iterator[None]:
     ...     raise OSError(28, "No space left on device")
     Traceback (most recent call last):
     ...
-    varlearn.train.errors.WriteError: cannot write x.json: No space left on device. What was there before is untouched; \
-free space, or make the folder writable, and resume
+    varlearn.train.errors.WriteError: cannot write x.json: No space left on device. What was there before is untouched; ...
     """
     try:
         yield

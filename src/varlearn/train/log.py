@@ -113,19 +113,24 @@ def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 class _TensorBoard:
+    """Its folder is made by the first record: a run begins in an empty one."""
+
     def __init__(self, out: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise _missing("tensorboard") from error
-        self._writer = SummaryWriter(str(out / "tensorboard"))
+        self._open = lambda: SummaryWriter(str(out / "tensorboard"))
+        self._writer: Any = None
 
     def write(self, record: Mapping[str, Any]) -> None:
+        self._writer = self._writer or self._open()
         for name, value in flat(record).items():
             self._writer.add_scalar(name, value, int(record["step"]))
 
     def close(self) -> None:
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _Tracker:

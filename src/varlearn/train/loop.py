@@ -73,23 +73,21 @@ def fit(
     Point over 650 weights in 2 tensors
     """
     folder = RunFolder(Path(out))
-    with processes(device) as mine:
+    with contextlib.ExitStack() as stack:
+        if logger is not None:
+            stack.callback(logger.close)
+        mine = stack.enter_context(processes(device))
         if mine.writes:
             folder.open(run, resume=resume)
+            stack.enter_context(folder.locked())
         mine.wait()
-        devices = [mine.device] if mine.device.type == "cuda" else []
-        alone = folder.locked() if mine.writes else contextlib.nullcontext()
-        with alone, torch.random.fork_rng(devices):
-            torch.manual_seed(run.seed)
-            loop = _Loop(run, folder, mine, root)
-            try:
-                loop.start(resume)
-                loop.go(progress, logger)
-            finally:
-                loop.close()
-                if logger is not None:
-                    logger.close()
-        return folder.posterior
+        stack.enter_context(torch.random.fork_rng([mine.device] if mine.device.type == "cuda" else []))
+        torch.manual_seed(run.seed)
+        loop = _Loop(run, folder, mine, root)
+        stack.callback(loop.close)
+        loop.start(resume)
+        loop.go(progress, logger)
+    return folder.posterior
 
 
 class _Loop:
@@ -109,6 +107,7 @@ class _Loop:
     def start(self, resume: bool) -> None:
         """Load the newest sound checkpoint, and cut the log off where it was then."""
         restored = self.folder.checkpoints.newest() if resume else None
+        self.mine.wait()  # all have read before one renames or removes
         state = restored.state if restored else None
         if state is not None:
             if state["processes"] != self.mine.world:
@@ -243,7 +242,7 @@ class _Loop:
             "on the command line with --resume"
         )
         self._say(message)
-        raise Interrupted(128 + number, message)
+        raise Interrupted(128 + number, message)  # as shells count: 130 or 143
 
     def _say(self, words: str) -> None:
         if self.mine.writes:

@@ -20,18 +20,13 @@ class StopRequest:
 
     >>> with StopRequest() as stop:
     ...     signal.raise_signal(signal.SIGTERM)
-    ...     stop.number == signal.SIGTERM, stop.exit_code
-    (True, 143)
+    ...     stop.number == signal.SIGTERM
+    True
     """
 
     def __init__(self) -> None:
         self.number = 0
         self._before: dict[signal.Signals, Any] = {}
-
-    @property
-    def exit_code(self) -> int:
-        """128 + the signal, as shells count: 130 or 143."""
-        return 128 + self.number
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
