@@ -12,6 +12,7 @@ CALLS: list[Callable[[], presets.Preset]] = [
     lambda: presets.auto(n=1_000, steps=1_200),
     lambda: presets.auto(n=60_000, steps=10**6),
     lambda: presets.auto(n=1, steps=1),
+    lambda: presets.auto(n=10_000, steps=600, like="adamw"),
     lambda: presets.resnet(n=50_000),
     presets.imagenet,
     lambda: presets.pretrain_gpt2("773M"),
@@ -57,3 +58,24 @@ def test_bad_numbers_are_refused(bad: object) -> None:
 def test_an_unknown_size_is_refused() -> None:
     with pytest.raises(ValueError, match="size='1B' must be one of"):
         presets.pretrain_gpt2("1B")  # pyright: ignore[reportArgumentType]
+
+
+def test_auto_wants_to_know_an_optimizer_that_it_knows() -> None:
+    with pytest.raises(ValueError, match="like='adam' must be 'sgd' or 'adamw'"):
+        presets.auto(n=10, steps=10, like="adam")  # type: ignore[arg-type]
+
+
+def test_noise_lifts_h_by_as_much_as_auto_says() -> None:
+    # a linear loss has no curvature: h settles at (1 - beta2) ess g^2 / 2
+    slope, ess, beta2 = 0.5, 100.0, 0.99
+    weight = nn.Parameter(torch.zeros(2_000))
+    opt = IVON([weight], lr=1e-9, ess=ess, hess_init=0.2, betas=(0.9, beta2), weight_decay=1e-6)
+    levels = []
+    for step in range(1_500):
+        with opt.sampled_params(train=True):
+            opt.zero_grad()
+            (slope * weight).sum().backward()
+        opt.step()
+        if step >= 1_000:
+            levels.append(opt.state[weight]["hess"].mean().item())
+    assert sum(levels) / len(levels) == pytest.approx((1 - beta2) * ess * slope**2 / 2, rel=0.05)

@@ -14,7 +14,7 @@ Preset = dict[str, Any]
 _GPT2_LR = {"125M": 0.3, "355M": 0.2, "773M": 0.15}
 
 
-def auto(n: int, steps: int) -> Preset:
+def auto(n: int, steps: int, like: Literal["sgd", "adamw"] = "sgd") -> Preset:
     """A start for training from scratch that knows how long the run is. Use a cosine schedule, and a warm-up if unsure.
 
     The paper's settings suit 10^5 steps and more. In a run of 10^3 to 10^4 steps with beta2 = 1 - 1e-5, h stays at h0,
@@ -22,30 +22,49 @@ def auto(n: int, steps: int) -> Preset:
 
     - beta2 1 - 1/steps, at most the paper's 1 - 1e-5: h forgets 63% of h0 by the end, whatever the length. Three times
       faster learned more about the curvature on digits, and diverged at this learning rate.
-    - lr 1: the momentum is an average, so with rescaling this is the step of SGD's 0.1 with momentum 0.9. Twice that
-      diverged on digits; 0.3 to 0.5 is the careful choice for networks without normalization.
     - ess 10 n: ten times colder than the evidence lower bound. With lambda = n the first noise is more than a short run
       can work off.
     - hess_init 0.1: together with ess, a first sigma of 1/sqrt(n).
     - weight_decay 1/n, between 2e-4 and 1e-3: a prior of precision 10 for small data sets, the paper's value for large.
 
+    For convolutional networks and others that SGD trains well (`like="sgd"`):
+
+    - lr 1: the momentum is an average, so with rescaling this is the step of SGD's 0.1 with momentum 0.9. Twice that
+      diverged on digits; 0.3 to 0.5 is the careful choice for networks without normalization.
+
+    For recurrent networks and transformers, where AdamW is the usual choice (`like="adamw"`):
+
+    - lr 1, not rescaled, with clip_radius 1e-3: a weight moves by at most 1e-3 in a step, as with AdamW at that rate,
+      however small the gradients of such a network are.
+
+    How fast h may move has a limit. hhat has the variance g^2 lambda (h + delta), which the second-order term of the
+    update turns into growth: h settles (1 - beta2) lambda g^2 / 2 above the curvature. Where the gradient of a batch of
+    B is mostly noise, g^2 is near h / B, and the excess is h / k if h averages over k lambda / (2 B) steps. These settings
+    have k = epochs / 5. To make h faster, lower ess in proportion.
+
     Args:
-        n: number of training examples.
+        n: number of training examples; of tokens for a language model.
         steps: number of calls of `step()` in the whole run.
+        like: the optimizer that usually trains such a network.
 
     >>> settings = auto(n=1_000, steps=1_200)
     >>> settings["ess"], settings["weight_decay"]
     (10000.0, 0.001)
+    >>> auto(n=1_000, steps=1_200, like="adamw")["clip_radius"]
+    0.001
     """
     _check_positive("n", n)
     _check_positive("steps", steps)
-    return {
+    if like not in ("sgd", "adamw"):
+        raise ValueError(f"like={like!r} must be 'sgd' or 'adamw'; name the optimizer that usually trains your network")
+    settings: Preset = {
         "lr": 1.0,
         "ess": 10.0 * n,
         "hess_init": 0.1,
         "betas": (0.9, 1.0 - min(0.1, max(1e-5, 1.0 / steps))),
         "weight_decay": min(1e-3, max(2e-4, 1.0 / n)),
     }
+    return settings | ({"clip_radius": 1e-3, "rescale_lr": False} if like == "adamw" else {})
 
 
 def resnet(n: int) -> Preset:

@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,22 @@ def test_training_crops_and_mirrors(photographs: Examples) -> None:
     assert True in brighter_left
     assert False in brighter_left
     assert not any(files.draw(False, seed=0, epoch=k)[:, 0].any() for k in range(3))
+
+
+def test_the_next_batch_is_decoded_meanwhile(photographs: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, fourth = list[int](), threading.Event()
+
+    def one(self: ImageFiles, number: int, choices: object) -> torch.Tensor:
+        started.append(number)
+        if len(started) == 4:
+            fourth.set()
+        return torch.zeros(3, 32, 32, dtype=torch.uint8)
+
+    monkeypatch.setattr(ImageFiles, "_one", one)
+    batches = iter(Batches(photographs, 2))
+    next(batches)
+    assert fourth.wait(30)
+    assert sorted(started) == [0, 1, 2, 3]
 
 
 def test_leaving_an_epoch_early_is_fine(photographs: Examples) -> None:

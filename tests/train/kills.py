@@ -54,7 +54,7 @@ def main(config: str, out: str, kills: str, seed: str) -> None:
     use_tiny_data()
     run, chance = from_json(Path(config).read_text()), random.Random(int(seed))
     torch.optim.SGD([torch.zeros(1)])  # imports much of torch
-    hits = sum(killed(run, Path(out), chance.random() * 0.2) for _ in range(int(kills)))
+    hits = sum(killed(run, Path(out), chance.random() * 0.1) for _ in range(int(kills)))
     code = os.waitstatus_to_exitcode(os.waitpid(fork_fit(run, Path(out)), 0)[1])
     if code:
         raise SystemExit(f"the last attempt ended with {code}")

@@ -303,6 +303,14 @@ def test_convolutions_in_channels_last_resume_to_the_bit(
     assert result(tmp_path / "stopped") == result(tmp_path / "straight")
 
 
+def test_the_best_is_kept_when_later_ones_are_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([{"nll": 0.5}, {"nll": 0.3}, {"nll": 0.4}])
+    monkeypatch.setattr(Training, "evaluate", lambda self, batches: next(scores))
+    fit(tiny_run(), tmp_path / "run", progress=False)
+    best = checkpoint_module.read(tmp_path / "run" / "checkpoint" / "best.safetensors")
+    assert (best["training"]["step"], best["best"]) == (12, 0.3)
+
+
 def test_lines_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit(tiny_run(), tmp_path / "run")
     assert "step 18/18  loss" in capsys.readouterr().err

@@ -49,9 +49,10 @@ def image(data: str, model: str, optim: OptimName, scale: Scale = "small", seed:
     0.1; AdamW alpha 0.002, beta2 0.999. The text says lambda = N; the published TinyImageNet runs had 2 N, which is
     `--optim.ess 200000`. ImageNet counts on 8 devices with 128 images each.
 
-    At the small scale: the first 10,000 images and 20 epochs for ResNet-20, which is about ten minutes on two cores;
-    fewer for the larger networks. IVON takes `presets.auto`, since the paper's settings are made for 10^5 steps. The
-    data out of the domain are the parts of SVHN and Flowers102 in the pack that `VARLEARN_DATA` names.
+    At the small scale: the first 10,000 images and 20 epochs for ResNet-20, on two cores about ten minutes to train and
+    as long to predict with 64 samples; less for the larger networks. IVON takes `presets.auto`, since the paper's
+    settings are made for 10^5 steps. The data out of the domain are the parts of SVHN and Flowers102 in the pack that
+    `VARLEARN_DATA` names.
 
     Args:
         data: "cifar10", "cifar100", "tinyimagenet" or "imagenet".
@@ -111,7 +112,7 @@ def _small(run: Run) -> Run:
         data=replace(run.data, subset=subset, batch_size=BATCH, ood=tuple(f"{name}-pack" for name in run.data.ood)),
         optim=optim,
         train=replace(run.train, epochs=epochs, warmup=steps_per_epoch),
-        evaluate=Evaluate(samples=64 if run.model.name == "resnet20" else 8, subset=None),
+        evaluate=Evaluate(samples=64, subset=2_500) if run.model.name == "resnet20" else Evaluate(samples=8),
     )
 
 

@@ -14,6 +14,7 @@ DEVICES = 8
 # Sequences per micro-batch and micro-batches per step: with 8 devices 480 sequences a step, and 24, 48 and 120 samples.
 MICRO: dict[Size, tuple[int, int]] = {"125m": (20, 3), "355m": (10, 6), "773m": (4, 15)}
 SMALL_STEPS = 1_000
+SMALL_TEST = 32_768  # tokens
 OPENWEBTEXT = "openwebtext.txt"  # the corpus as one text file, to be put into the working folder
 
 
@@ -79,7 +80,7 @@ def _small(recipe: str, optim: str, seed: int) -> Run:
         data=Data(name="brown", batch_size=8, eval_batch_size=32, augment=False, context=128, tokens="bytes"),
         optim=ivon if optim == "ivon" else _adamw(1e-3),
         train=Train(steps=SMALL_STEPS, warmup=SMALL_STEPS // 20, max_grad_norm=1.0, eval_every=200, log_every=20),
-        evaluate=Evaluate(samples=8, subset=256),
+        evaluate=Evaluate(samples=8, subset=SMALL_TEST),
     )
 
 

@@ -67,7 +67,7 @@ def text(data: str, optim: OptimName, scale: Scale = "small", seed: int = 0) -> 
             tokens="words",
         ),
         optim={
-            "ivon": auto(examples, steps),
+            "ivon": auto(examples, steps, like="adamw"),
             "sgd": Optim(name="sgd", lr=0.1, weight_decay=2e-4),
             "adamw": Optim(name="adamw", lr=1e-3, weight_decay=2e-4, beta2=0.999),
         }[optim],
