@@ -23,7 +23,7 @@ export MALLOC_TRIM_THRESHOLD_ ?= 17179869184
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow demo bench check lint format clean
+.PHONY: help setup test test-slow demo bench bench-dist check lint format clean
 
 help: ## List these targets
 	@echo "usage: make <target>"
@@ -38,11 +38,14 @@ test: $(READY) ## Run the tests and the doctests, all but the slow ones
 test-slow: $(READY) ## Run the tests marked slow or bench, one at a time
 	@$(PYTEST) -m "slow or bench" $(ARGS)
 
-demo: $(READY) ## Train IVON beside AdamW on small digits and compare their calibration
-	@$(PY) -m varlearn.demo $(ARGS)
+demo: $(READY) ## Train AdamW, SGD and IVON on small digits, compare their calibration, draw figures
+	@$(PY) -m varlearn demo $(ARGS)
 
 bench: $(READY) ## Run the benchmarks
 	@$(PY) -m benchmarks.run $(ARGS)
+
+bench-dist: $(READY) ## Time a step of IVON and of AdamW on two processes, DDP and FSDP2
+	@$(PY) -m benchmarks.dist $(ARGS)
 
 check: lint test ## Everything a change must pass: style, types, tests, doctests, links in the docs
 

@@ -74,7 +74,7 @@ def _case(setup: str, quick: bool) -> list[Figure]:
     width = 64 if quick else 1024
     steps = {name: _training(setup, width, options) for name, options in _SETUPS[setup].items()}
     # A fixed number of rounds: ranks that stop at different times would wait for each other in vain.
-    timings = take_turns(steps, Budget(rounds=2 if quick else 30, seconds=math.inf, warmup=2))
+    timings = take_turns(steps, Budget(rounds=2 if quick else 20, seconds=math.inf, warmup=2))
     count = sum(param.numel() for param in _model(width).parameters())
     case = f"{setup}, {count / 1e6:.1f}M parameters, {RANKS} ranks, batch {_BATCH} each"
     return [_figure(case, name, count, timings, _sent_by(step)) for name, step in steps.items()]

@@ -41,8 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": LIBRARY,
     "train": ABOVE,
     "recipes": ABOVE | {"train", "report"},
-    "demo": ABOVE | {"train", "report", ROOT},
+    "demo": ABOVE | {"train", "report", "recipes", ROOT},
     "cli": ABOVE | {"train", "report", "recipes", "demo", ROOT},
+    "__main__": {"cli"},
 }
 
 
@@ -68,6 +69,7 @@ THIRD_PARTY: dict[str, Needs] = {
     "recipes": Needs(STORED, None),
     "demo": Needs(None, None),
     "cli": Needs(None, None),
+    "__main__": Needs(set(), set()),
 }
 PLOTTING = {"matplotlib", "seaborn", "plotly"}  # the report's alone
 DEVELOPMENT_ONLY = {"ivon", "curvlinops", "torchmetrics", "hypothesis", "pytest", "torchvision", "tests", "benchmarks"}

@@ -68,7 +68,7 @@ def attack(groups: list[tuple[torch.dtype, float, float]], steps: int, path: str
         {"params": [torch.zeros(7, dtype=dtype, requires_grad=True)], "betas": (0.9, beta2), "weight_decay": decay}
         for dtype, beta2, decay in groups
     ]
-    opt = IVON(arguments, lr=0.1, ess=1000.0, seed=3, **PATHS[path], **options)
+    opt = IVON(arguments, lr=0.1, ess=1000.0, weight_decay=0.0, seed=3, **PATHS[path], **options)
     with opt.sampled_params():  # creates the state, which the adversary reads
         pass
     for step in range(steps):

@@ -169,3 +169,14 @@ class TestBayesianLinearRegression:
         linear = predict_regression(net, Linearized(q), [test], samples=20, keep_samples=True)
         torch.testing.assert_close(linear.sample_means, exact.sample_means, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(linear.epistemic, exact.epistemic, rtol=1e-9, atol=1e-12)
+
+
+def test_an_output_without_a_last_dimension(around) -> None:
+    flat = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)).double()  # (B,) instead of (B, 1)
+    column = nn.Sequential(nn.Linear(3, 1), nn.Identity()).double()
+    column.load_state_dict(flat.state_dict())
+    targets = Y[:, 0]
+    a = predict_regression(flat, around(flat, 0.5), [(X, targets)], 5, noise_variance=0.25)
+    b = predict_regression(column, around(column, 0.5), [(X, targets[:, None])], 5, noise_variance=0.25)
+    assert a.mean.shape == (11,)
+    torch.testing.assert_close(a.log_density, b.log_density)

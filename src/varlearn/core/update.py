@@ -77,8 +77,8 @@ def hess_reparam(grad: Tensor, noise: Tensor, std: Tensor) -> Tensor:
 def hess_deviation(grad: Tensor, deviation: Tensor, hess: Tensor, ess: float, weight_decay: float) -> Tensor:
     """Line 3 where theta - m is at hand: ghat * (theta - m) * lambda (h + delta).
 
-    theta was rounded when it was stored, so this is `hess_reparam` to an ulp of theta over sigma. Each factor is bounded
-    before it meets a zero: theta may have overflowed.
+    theta was rounded when it was stored, so this is `hess_reparam` to an ulp of theta over sigma. Each factor is
+    bounded before it meets a zero: theta may have overflowed.
 
     >>> hess_deviation(torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([0.5]), ess=8.0, weight_decay=0.0)
     tensor([12.])

@@ -171,4 +171,5 @@ def _log_density(mean: Tensor, variance: Tensor, targets: Tensor) -> Tensor:
             "they must have as many numbers"
         )
     offset = targets.to(mean).view(mean.shape[1:]) - mean
-    return (-0.5 * (offset.square() / variance + variance.log() + math.log(2.0 * math.pi))).flatten(2).sum(2)
+    terms = -0.5 * (offset.square() / variance + variance.log() + math.log(2.0 * math.pi))
+    return terms.reshape(*mean.shape[:2], -1).sum(2)
