@@ -27,8 +27,10 @@ from varlearn.integrations.transformers import PosteriorTrainer
 from varlearn.metrics import accuracy, ece, nll
 
 RESULTS = Path(__file__).with_name("results.json")
+README = Path(__file__).with_name("README.md")
 TRAIN, TUNE, HELD_OUT, BATCH, LENGTH = 1_600, 800, 300, 16, 24  # sentences and tokens
 TUNING_SEED = 100
+METRICS = ("accuracy", "nll", "ece")
 
 Settings = dict[str, Any]
 # Tried on TUNE sentences and judged on HELD_OUT others of the train split; the best NLL is taken.
@@ -130,16 +132,42 @@ def run(
         )
         trainer.train()
         metrics = trainer.predict(test).metrics
-    result: dict[str, Any] = {"mean": {name: metrics[f"test_{name}"] for name in ("accuracy", "nll", "ece")}}
+    result: dict[str, Any] = {"mean": {name: metrics[f"test_{name}"] for name in METRICS}}
     if optimizer == "ivon":
-        result["averaged"] = {name: metrics[f"test_averaged_{name}"] for name in ("accuracy", "nll", "ece")}
+        result["averaged"] = {name: metrics[f"test_averaged_{name}"] for name in METRICS}
         group = trainer.optimizer.optimizer.diagnostics()[0]
         result |= {"hess_moved": group.hess_moved, "std_mean": group.std_mean, "clipped": group.clipped}
     return result | {"seconds": round(time.time() - start, 1)}
 
 
 def note(results: dict[str, Any]) -> None:
+    """Keep what there is, also as the table of README.md."""
+    results["summary"] = {
+        f"{optimizer} {method}": summary(
+            [entry for entry in results["runs"] if (entry["optimizer"], entry["method"]) == (optimizer, method)]
+        )
+        for optimizer, method in CHOICES
+    }
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
+    before, rest = README.read_text(encoding="utf8").split("<!-- results -->")
+    after = rest.split("<!-- /results -->")[1]
+    rows = ["| | n | accuracy | NLL | ECE |", "|---|---|---|---|---|", *table(results)]
+    text = f"{before}<!-- results -->\n" + "\n".join(rows) + f"\n<!-- /results -->{after}"
+    README.write_text(text, encoding="utf8")
+
+
+def table(results: dict[str, Any]) -> list[str]:
+    """One row per method and way to predict."""
+    rows = []
+    for name, columns in results["summary"].items():
+        for where in ("mean", "averaged"):
+            values = [columns[f"{where}/{metric}"] for metric in METRICS if f"{where}/{metric}" in columns]
+            if values:
+                label = name if name.startswith("adamw") else f"{name}, {where}"
+                rows.append(
+                    f"| {label} | {columns['n']} | " + " | ".join(f"{m:.3f} ± {s:.3f}" for m, s in values) + " |"
+                )
+    return rows
 
 
 def known(entries: list[dict[str, Any]], wanted: dict[str, Any]) -> dict[str, Any] | None:
@@ -147,14 +175,13 @@ def known(entries: list[dict[str, Any]], wanted: dict[str, Any]) -> dict[str, An
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and standard deviation over seeds."""
-    table: dict[str, Any] = {}
+    """Mean and standard deviation over seeds (0 for one seed)."""
+    columns: dict[str, Any] = {"n": len(runs)}
     for where in ("mean", "averaged"):
-        if where in runs[0]:
-            for metric in runs[0][where]:
-                values = [entry[where][metric] for entry in runs]
-                table[f"{where}/{metric}"] = [statistics.mean(values), statistics.stdev(values)]
-    return table
+        for metric in METRICS if runs and where in runs[0] else ():
+            values = [entry[where][metric] for entry in runs]
+            columns[f"{where}/{metric}"] = [statistics.mean(values), statistics.stdev(values) if runs[1:] else 0.0]
+    return columns
 
 
 def main() -> None:
@@ -197,10 +224,6 @@ def main() -> None:
             if known(results["runs"], entry) is None:
                 results["runs"].append(entry | run(*which, settings, seed, train, test, tokenizer, options.samples))
                 note(results)
-    results["summary"] = {
-        " ".join(which): summary([entry for entry in results["runs"] if (entry["optimizer"], entry["method"]) == which])
-        for which in best
-    }
     note(results)
 
 

@@ -185,20 +185,3 @@ def test_kl_matches_torch_distributions(ess: float, decay: float, seed: int) -> 
     ours = update.kl_divergence(mean, hess, ess, decay, prior_mean)
     torch.testing.assert_close(ours, kl_divergence(posterior, prior).sum(), rtol=1e-9, atol=1e-9)
     assert torch.equal(hess, kept)  # a float64 h is the state itself
-
-
-@pytest.mark.parametrize("deviation", [0.0, 1e-45, 1.0, 1e38, math.inf, -math.inf])
-@pytest.mark.parametrize("grad", [0.0, 1e-40, 1.0, 1e38])
-@pytest.mark.parametrize("hess", [0.0, 1.0, 1e37])
-def test_the_estimate_from_a_deviation_is_finite(deviation: float, grad: float, hess: float) -> None:
-    for ess in (1e-30, 1.0, 1e30):
-        tensors = (torch.tensor([value]) for value in (grad, deviation, hess))
-        assert bool(update.hess_deviation(*tensors, ess=ess, weight_decay=0.1).isfinite().all())
-
-
-def test_the_estimate_from_a_deviation_is_the_one_from_its_noise() -> None:
-    generator = torch.Generator().manual_seed(0)
-    grad, noise, hess = torch.randn(3, 1000, generator=generator, dtype=torch.float64)
-    std = update.std(hess.exp_(), 50.0, 0.1)
-    expected = update.hess_reparam(grad, noise, std)
-    torch.testing.assert_close(update.hess_deviation(grad, std * noise, hess, 50.0, 0.1), expected)

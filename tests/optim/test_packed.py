@@ -55,11 +55,8 @@ def test_packed_is_the_loop(
     expected = train(dtype, samples, foreach=False, fused=False, **variant)
     found = train(dtype, samples, foreach=True, **variant)
     # The same operations on the same numbers; only how a vector loop ends may differ, by an ulp of log, sin or cos.
-    # The mean gradient of several samples is rounded to the gradient's own dtype. With one sample and a copy of the
-    # mean, epsilon is read off theta - m, which is rounded to an ulp of theta.
+    # The mean gradient of several samples is rounded to the gradient's own dtype.
     tolerance = 1e-12 if dtype == torch.float64 else 2e-6
-    if samples == 1 and dtype in (torch.float32, torch.float64) and "memory" not in variant:
-        tolerance *= 10.0
     if samples > 1 and dtype in (torch.float16, torch.bfloat16):
         tolerance = 4.0 * torch.finfo(dtype).eps
     for new, old in zip(found, expected, strict=True):
@@ -70,60 +67,50 @@ def quadratic_step(opt: IVON, param: nn.Parameter) -> None:
     with opt.sampled_params(train=True):
         opt.zero_grad()
         (param * param).sum().backward()
-    if opt.param_groups[0]["foreach"]:
-        assert opt._weights.deviation(opt._window.samples[0], param) is not None
     opt.step()
 
 
-def test_a_hundred_steps_are_the_loop_s() -> None:
-    """With theta - m in the place of epsilon."""
+@pytest.mark.parametrize("ess", [1e2, 1e10], ids=str)
+def test_each_of_a_hundred_steps_is_the_loop_s(ess: float) -> None:
     params = [nn.Parameter(torch.linspace(-3.0, 3.0, 300)) for _ in range(2)]
-    settings = {"lr": 0.05, "ess": 100.0, "betas": (0.9, 0.99), "seed": 5, "fused": False}
+    settings = {"lr": 0.05, "ess": ess, "betas": (0.9, 0.9999), "seed": 5, "fused": False}
     opts = [IVON([param], **settings, foreach=foreach) for param, foreach in zip(params, (True, False), strict=True)]
     for _ in range(100):
         for opt, param in zip(opts, params, strict=True):
             quadratic_step(opt, param)
-        for new, old in zip(*([p, opt.state[p]["hess"]] for opt, p in zip(opts, params, strict=True)), strict=True):
-            torch.testing.assert_close(new, old, rtol=1e-4, atol=1e-4)
+        for new, old in zip(*([p, *opt.state[p].values()] for opt, p in zip(opts, params, strict=True)), strict=True):
+            torch.testing.assert_close(new, old, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("ess", [1e2, 1e6, 1e10], ids=str)
-def test_a_step_differs_by_the_rounding_of_theta(ess: float) -> None:
-    """However small sigma is beside theta: from the same state, hhat is off by half an ulp of theta over sigma."""
-    params = [nn.Parameter(torch.linspace(-3.0, 3.0, 300)) for _ in range(2)]
-    settings = {"lr": 0.05, "ess": ess, "betas": (0.9, 0.99), "weight_decay": 0.1, "seed": 5, "fused": False}
-    opts = [IVON([param], **settings, foreach=foreach) for param, foreach in zip(params, (True, False), strict=True)]
-    for _ in range(100):
-        before = opts[1].state[params[1]].get("hess", torch.ones(300)).double() + 0.1
-        for opt, param in zip(opts, params, strict=True):
-            quadratic_step(opt, param)
-        new, old = (opt.state[param] for opt, param in zip(opts, params, strict=True))
-        grad = params[1].grad
-        assert grad is not None
-        hhat_error = torch.finfo(torch.float32).eps * (grad.abs() * grad.abs()) * ess * before  # |theta| = |grad| / 2
-        growth = 1.0 + (old["hess"].double() + 0.1) / before  # the slope of line 5 is at most this, doubled
-        bound = 0.01 * 2.0 * growth * hhat_error + 1e-4 * (old["hess"].abs() + before)
-        assert bool(((new["hess"] - old["hess"]).abs() <= bound).all())
-        with torch.no_grad():
-            params[0].copy_(params[1])
-            for name in ("hess", "momentum"):
-                new[name].copy_(old[name])
+def test_the_step_takes_the_noise_that_the_draw_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    param = nn.Parameter(torch.ones(50))
+    opt = IVON([param], lr=0.1, ess=100.0, seed=5, foreach=True)
+    with opt.sampled_params(train=True):
+        (param * param).sum().backward()
+    with opt.sampled_params():  # an evaluation has noise of its own, and does not touch it
+        pass
+    monkeypatch.setattr(packed, "_normals", None)
+    opt.step()
+    assert opt.state[param]["step"] == 1
 
 
-def test_an_evaluation_between_sample_and_step_makes_the_noise_again() -> None:
+@pytest.mark.parametrize("between", ["another sample", "a moved parameter"])
+def test_noise_that_is_not_kept_is_made_again(between: str) -> None:
     outcomes = []
-    for evaluates in (True, False):
+    for foreach in (True, False):
         param = nn.Parameter(torch.ones(50))
-        opt = IVON([param], lr=0.1, ess=100.0, seed=5, foreach=True)
+        opt = IVON([param], lr=0.1, ess=100.0, seed=5, foreach=foreach, fused=False)
         with opt.sampled_params(train=True):
             (param * param).sum().backward()
-        if evaluates:
-            with opt.sampled_params():
-                pass
-            assert opt._weights.deviation(opt._window.samples[0], param) is None
+        if between == "another sample":
+            with opt.sampled_params(train=True):
+                opt.zero_grad()
+                (param * param).sum().backward()
+        else:
+            param.data = param.data.clone()
         opt.step()
         outcomes.append(torch.cat([param.detach(), opt.state[param]["hess"]]))
-    torch.testing.assert_close(*outcomes, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(*outcomes, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("path", [packed, native], ids=["packed", "native"])

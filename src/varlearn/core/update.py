@@ -74,21 +74,6 @@ def hess_reparam(grad: Tensor, noise: Tensor, std: Tensor) -> Tensor:
     return saturate_((grad * noise).div_(std))
 
 
-def hess_deviation(grad: Tensor, deviation: Tensor, hess: Tensor, ess: float, weight_decay: float) -> Tensor:
-    """Line 3 where theta - m is at hand: ghat * (theta - m) * lambda (h + delta).
-
-    theta was rounded when it was stored, so this is `hess_reparam` to an ulp of theta over sigma. Each factor is
-    bounded before it meets a zero: theta may have overflowed.
-
-    >>> hess_deviation(torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([0.5]), ess=8.0, weight_decay=0.0)
-    tensor([12.])
-    """
-    inverse_variance = saturate_(precision(hess, weight_decay).mul_(ess))
-    bound = largest(hess.dtype)
-    product = saturate_(deviation.clamp(-bound, bound).mul_(grad))
-    return saturate_(product.mul_(inverse_variance))
-
-
 def hess_squared_gradient(grad: Tensor) -> Tensor:
     """The squared-gradient estimate ghat^2 (Appendix B.2), without any factor of lambda.
 

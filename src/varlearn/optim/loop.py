@@ -15,8 +15,10 @@ from varlearn.optim.tasks import Draw, Fold, Noise, Step
 def draw(tasks: Sequence[Draw]) -> None:
     """Perturb each parameter (line 2)."""
     for task in tasks:
-        std = update.std(task.hess, task.noise.ess, task.noise.weight_decay)
-        store(task.param, update.sample(task.mean, std, epsilon(task.hess, task.noise).mul_(task.sign)))
+        std, normals = update.std(task.hess, *task.noise.scale), epsilon(task.hess, task.noise)
+        if task.normals is not None:
+            task.normals.copy_(normals)
+        store(task.param, update.sample(task.mean, std, normals.mul_(task.sign)))
 
 
 def step(tasks: Sequence[Step]) -> None:

@@ -151,7 +151,7 @@ def _draw(kernels: ctypes.CDLL, tasks: Sequence[Draw]) -> None:
     words: list[int] = []
     scales: list[native_scalars.Scale] = []
     address, last = 0, None
-    for param, mean, hess, noise, sign in tasks:
+    for param, mean, hess, noise, sign, _ in tasks:
         facts = (noise.ess, noise.weight_decay, sign)
         if facts != last:
             scales.append(native_scalars.of_draw(noise, sign))

@@ -51,12 +51,17 @@ class Segment(NamedTuple):
 
 def draw(tasks: Sequence[Draw], compute: Compute = EAGER) -> None:
     """Perturb each parameter (line 2)."""
-    alike = _sort_out(tasks, loop.draw, lambda t: (t.noise.scale, t.sign, t.mean.dtype, t.param.dtype, t.param.device))
-    for piece in alike:
+    for piece in _sort_out(tasks, loop.draw, _draw_kind):
         first = piece[0].task
         assert isinstance(first, Draw)
         mean, hess = _gather(piece, lambda t: t.mean), _gather(piece, lambda t: t.hess)
-        theta = compute.sample(mean, hess, *_counters(piece, hess), first.noise.scale, first.sign, first.param.dtype)
+        scalars = (first.noise.scale, first.sign, first.param.dtype)
+        if first.normals is None:
+            theta = compute.sample(mean, hess, *_counters(piece, hess), *scalars)
+        else:
+            normals = _normals(*_counters(piece, hess), hess)
+            _scatter(piece, lambda t: t.normals, normals)
+            theta = perturbed(mean, hess, normals, *scalars)
         _scatter(piece, lambda t: t.param, theta)
 
 
@@ -70,14 +75,14 @@ def step(tasks: Sequence[Step], compute: Compute = EAGER) -> None:
         )
         grad = _gather(piece, lambda t: t.grad)
         estimate = None if first.estimate is None else _gather(piece, lambda t: t.estimate)
-        deviation = None if first.deviation is None else _gather(piece, lambda t: t.deviation)
+        normals = None if first.normals is None else _gather(piece, lambda t: t.normals)
         prior_mean = first.prior_mean
         if isinstance(prior_mean, Tensor):
             prior_mean = _gather(piece, lambda t: t.prior_mean)
-        needs_noise = first.approximation == "reparam" and estimate is None and deviation is None
+        needs_noise = first.approximation == "reparam" and estimate is None and normals is None
         counters = _counters(piece, q.hess) if needs_noise else (None, None)
         scalars = (first.approximation, first.noise.scale, first.grad_factor, first.clip_factor, first.hyper)
-        after = compute.step(q, grad, estimate, deviation, *counters, prior_mean, *scalars, first.param.dtype)
+        after = compute.step(q, grad, estimate, normals, *counters, prior_mean, *scalars, first.param.dtype)
         for name, value in zip(q._fields, after, strict=True):
             _scatter(piece, lambda t, name=name: getattr(t, name), value)
         if first.param is not first.mean:
@@ -90,7 +95,8 @@ def fold(tasks: Sequence[Fold]) -> None:
         first = piece[0].task
         assert isinstance(first, Fold)
         hess, grad = _gather(piece, lambda t: t.hess), _gather(piece, lambda t: t.grad)
-        hhat = _estimate(first.approximation, grad.to(hess.dtype), hess, *_counters(piece, hess), first.noise.scale)
+        normals = _normals(*_counters(piece, hess), hess) if first.approximation == "reparam" else None
+        hhat = _estimate(first.approximation, grad.to(hess.dtype), hess, normals, first.noise.scale)
         means = [("estimate_mean", hhat)] + ([] if first.grad_mean is None else [("grad_mean", grad)])
         for name, value in means:
             mean = _gather(piece, lambda t, name=name: getattr(t, name)).clone()
@@ -108,15 +114,21 @@ def sample_values(
     dtype: torch.dtype,
 ) -> Tensor:
     """theta of a piece, in the mean's dtype, within the range of the parameter's `dtype`. Scale is (lambda, delta)."""
-    noise = _scaled(_normals(counter, position, hess), sign)
-    return _bounded(update.sample(mean, update.std(hess, *scale), noise), dtype)
+    return perturbed(mean, hess, _normals(counter, position, hess), scale, sign, dtype)
+
+
+def perturbed(
+    mean: Tensor, hess: Tensor, normals: Tensor, scale: tuple[float, float], sign: float, dtype: torch.dtype
+) -> Tensor:
+    """The same, of noise that is at hand."""
+    return _bounded(update.sample(mean, update.std(hess, *scale), _scaled(normals, sign)), dtype)
 
 
 def step_values(
     q: update.Gaussian,
     grad: Tensor,
     estimate: Tensor | None,
-    deviation: Tensor | None,
+    normals: Tensor | None,
     counter: Tensor | None,
     position: Tensor | None,
     prior_mean: Tensor | float,
@@ -131,26 +143,21 @@ def step_values(
     grad = _scaled(grad.to(q.hess.dtype), grad_factor)
     if estimate is not None:
         hhat = update.saturate_(estimate.to(q.hess.dtype, copy=True))
-    elif deviation is not None and approximation == "reparam":
-        hhat = update.hess_deviation(grad, deviation, q.hess, *scale)
     else:
-        hhat = _estimate(approximation, grad, q.hess, counter, position, scale)
+        if counter is not None:
+            normals = _normals(counter, position, q.hess)
+        hhat = _estimate(approximation, grad, q.hess, normals, scale)
     after = update.step(q, _scaled(grad, clip_factor), hhat, hyper, prior_mean)
     return after._replace(mean=_bounded(after.mean, dtype))
 
 
 def _estimate(
-    approximation: str,
-    grad: Tensor,
-    hess: Tensor,
-    counter: Tensor | None,
-    position: Tensor | None,
-    scale: tuple[float, float],
+    approximation: str, grad: Tensor, hess: Tensor, normals: Tensor | None, scale: tuple[float, float]
 ) -> Tensor:
     if approximation == "squared_gradient":
         return update.hess_squared_gradient(grad)
-    assert counter is not None
-    return update.hess_reparam(grad, _normals(counter, position, hess), update.std(hess, *scale))
+    assert normals is not None
+    return update.hess_reparam(grad, normals, update.std(hess, *scale))
 
 
 def _scaled(values: Tensor, factor: float) -> Tensor:
@@ -165,11 +172,16 @@ def _bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
     return values.clamp_(-bound, bound)
 
 
+def _draw_kind(task: Draw) -> tuple[object, ...]:
+    dtypes = (task.param.dtype, task.mean.dtype)
+    return (task.param.device, dtypes, task.noise.scale, task.sign, task.normals is None)
+
+
 def _step_kind(task: Step) -> tuple[object, ...]:
     prior = "tensor" if isinstance(task.prior_mean, Tensor) else task.prior_mean
     dtypes = (task.param.dtype, task.hess.dtype, task.grad.dtype)
     scalars = (task.noise.scale, task.grad_factor, task.clip_factor, task.hyper)
-    hhat = (task.approximation, task.estimate is None, task.deviation is None)
+    hhat = (task.approximation, task.estimate is None, task.normals is None)
     return (task.param.device, dtypes, scalars, hhat, prior)
 
 

@@ -48,6 +48,7 @@ class Draw(NamedTuple):
         hess: h, in the state's dtype and the parameter's memory order.
         noise: epsilon and the scale of sigma.
         sign: +1, or -1 to take a sample out again.
+        normals: receives epsilon, so that the step need not make it again; None where it is made again.
     """
 
     param: Tensor
@@ -55,6 +56,7 @@ class Draw(NamedTuple):
     hess: Tensor
     noise: Noise
     sign: float = 1.0
+    normals: Tensor | None = None
 
 
 class Step(NamedTuple):
@@ -73,7 +75,7 @@ class Step(NamedTuple):
         grad_factor: multiplies `grad` before anything else (loss scale, sign).
         clip_factor: multiplies ghat in the momentum only, not in hhat.
         hyper: the step's scalars.
-        deviation: theta - m, where it is at hand and the noise need not be made again; for the packed path.
+        normals: epsilon of `noise`, where the draw kept it.
     """
 
     param: Tensor
@@ -88,7 +90,7 @@ class Step(NamedTuple):
     grad_factor: float
     clip_factor: float
     hyper: Hyper
-    deviation: Tensor | None = None
+    normals: Tensor | None = None
 
 
 class Fold(NamedTuple):

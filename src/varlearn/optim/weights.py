@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -16,8 +14,7 @@ from varlearn.core.shards import is_sharded, local, reshard
 from varlearn.optim import paths, sharded
 from varlearn.optim.native_batch import Addresses, Batch
 from varlearn.optim.roster import Member
-from varlearn.optim.swap import Swap
-from varlearn.optim.tasks import Draw, Noise, is_dense
+from varlearn.optim.tasks import Draw, Noise
 
 
 class Entry(NamedTuple):
@@ -106,9 +103,8 @@ class SampledWeights:
         self._written: Sample | None = None
         self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
-        self._swapped: list[Entry] = []  # the same, and theta - m will be in the copy afterwards
-        self._swap: Swap | None = None
-        self._deviating: tuple[Sample, set[int]] | None = None  # whose theta - m is in the copies of which parameters
+        self._normals: dict[int, tuple[Tensor, Tensor]] = {}  # by id: a parameter, and epsilon of the last draw
+        self._normals_of: tuple[Sample, set[int]] | None = None  # whose epsilon that is, and of which parameters
         self._batch = Batch([])  # perturbed in one call
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id: hashing a tensor is ten times slower
 
@@ -159,12 +155,23 @@ class SampledWeights:
             else:
                 self._copy_of(entry.param).copy_(local(entry.param))
                 kept.append(entry)
-        self._swap, self._deviating = None, None
-        self._swapped = [entry for entry in kept if sample.train and _leaves_deviation(entry)]
-        leaving = {id(entry.param) for entry in self._swapped}
-        self._kept = [entry for entry in kept if id(entry.param) not in leaving]
+        self._kept = kept
         self._batch_of(sample).put_in(sample.draws)
-        paths.draw([(entry.group, _in_place(entry)._replace(mean=self._mean(entry))) for entry in kept])
+        if sample.train:
+            self._normals_of = None
+        paths.draw([(entry.group, self._draw(entry, sample.train)) for entry in kept])
+        if sample.train:
+            self._normals_of = sample, {id(entry.param) for entry in kept if _keeps_normals(entry)}
+
+    def _draw(self, entry: Entry, train: bool) -> Draw:
+        """A sample of a parameter whose mean is elsewhere; for training on the packed path, epsilon is kept."""
+        draw = _in_place(entry)._replace(mean=self._mean(entry))
+        if not train or not _keeps_normals(entry):
+            return draw
+        known = self._normals.get(id(entry.param))
+        if known is None or not _same_layout(known[1], draw.hess):
+            known = self._normals[id(entry.param)] = entry.param, torch.empty_like(draw.hess)
+        return draw._replace(normals=known[1])
 
     def _batch_of(self, sample: Sample) -> Batch:
         natives = [(member.native, member.group) for member in sample.members if member.native is not None]
@@ -177,31 +184,18 @@ class SampledWeights:
             entry = self._added[-1]
             paths.draw([(entry.group, _in_place(entry)._replace(sign=-1.0))])
             self._added.pop()
-        for entry in self._kept:
-            local(entry.param).copy_(self._mean(entry))
+        if self._kept:
+            torch._foreach_copy_([local(e.param) for e in self._kept], [self._mean(e) for e in self._kept])
         self._kept = []
-        self._take_out_swapped()
         self._batch.take_out()
         self._written = None
 
-    def _take_out_swapped(self) -> None:
-        if self._swap is None:
-            pairs = [(local(entry.param), self._mean(entry)) for entry in self._swapped]
-            alike = [_same_layout(part, copy) for part, copy in pairs]
-            for part, copy in itertools.compress(pairs, map(operator.not_, alike)):
-                part.copy_(copy)  # it was moved or cast meanwhile
-            self._swap = Swap(list(itertools.compress(pairs, alike)))
-        self._swap.run()
-        if self._written is not None and self._swapped and self._swap.is_whole:
-            self._deviating = self._written, {id(entry.param) for entry in self._swapped}
-        self._swapped = []
-
-    def deviation(self, sample: Sample, param: Tensor) -> Tensor | None:
-        """theta - m of a sample that was in the weights, if it was the last one and has left it behind."""
-        if self._deviating is None or self._deviating[0] is not sample or id(param) not in self._deviating[1]:
+    def normals_of(self, sample: Sample, param: Tensor) -> Tensor | None:
+        """epsilon of the last training sample, where its draw kept it."""
+        if self._normals_of is None or self._normals_of[0] is not sample or id(param) not in self._normals_of[1]:
             return None
-        deviation = self._copies[id(param)][1]
-        return deviation if _same_layout(deviation, local(param)) else None
+        normals, part = self._normals[id(param)][1], local(param)
+        return normals if normals.shape == part.shape and normals.device == part.device else None
 
     def _mean(self, entry: Entry) -> Tensor:
         return local(entry.state["mean"]) if "mean" in entry.state else self._copies[id(entry.param)][1]
@@ -218,9 +212,9 @@ def _in_place(entry: Entry) -> Draw:
     return Draw(part, part, local(entry.state["hess"]), entry.noise)
 
 
-def _leaves_deviation(entry: Entry) -> bool:
-    is_product = entry.group["hess_approx"] == "reparam" and "mean" not in entry.state
-    return is_product and is_dense(local(entry.param)) and paths.takes_packed(entry.group, _in_place(entry))
+def _keeps_normals(entry: Entry) -> bool:
+    """Where making the noise a second time is most of what a step costs: without a kernel."""
+    return entry.group["hess_approx"] == "reparam" and paths.takes_packed(entry.group, _in_place(entry))
 
 
 def refresh_mean(param: Tensor, mean: Tensor) -> None:

@@ -71,14 +71,13 @@ def language(size: Size, optim: Literal["ivon", "adamw"], scale: Scale = "small"
 
 
 def _small(recipe: str, optim: str, seed: int) -> Run:
-    ivon = replace(_ivon("125m"), lr=1.0, beta2=1 - 1 / SMALL_STEPS, ess=1e9)
     return Run(
         recipe=recipe,
         scale="small",
         seed=seed,
         model=Model(name="gpt2_10m"),
         data=Data(name="brown", batch_size=8, eval_batch_size=32, augment=False, context=128, tokens="bytes"),
-        optim=ivon if optim == "ivon" else _adamw(1e-3),
+        optim=_ivon("125m") if optim == "ivon" else _adamw(1e-3),
         train=Train(steps=SMALL_STEPS, warmup=SMALL_STEPS // 20, max_grad_norm=1.0, eval_every=200, log_every=20),
         evaluate=Evaluate(samples=8, subset=SMALL_TEST),
     )
