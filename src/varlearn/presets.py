@@ -32,7 +32,8 @@ def auto(n: int, steps: int, like: Literal["sgd", "adamw"] = "sgd") -> Preset:
     - lr 1: the momentum is an average, so with rescaling this is the step of SGD's 0.1 with momentum 0.9. Twice that
       diverged on digits; 0.3 to 0.5 is the careful choice for networks without normalization.
 
-    For recurrent networks and transformers, where AdamW is the usual choice (`like="adamw"`):
+    For recurrent networks and others where AdamW is the usual choice (`like="adamw"`; for a GPT from scratch
+    `pretrain_gpt2` did better, also in a short run):
 
     - lr 1, not rescaled, with clip_radius 1e-3: a weight moves by at most 1e-3 in a step, as with AdamW at that rate,
       however small the gradients of such a network are.
