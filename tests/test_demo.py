@@ -100,9 +100,9 @@ def test_auto_beats_the_best_of_five_learning_rates(
             finish(job, progress=False)
             tuned.setdefault(lr, []).extend(demo.ask(run, job.out).values())
     found = {lr: (mean(answers, "NLL"), mean(answers, "accuracy %")) for lr, answers in tuned.items()}
-    best_lr = min(found, key=lambda lr: found[lr][0])
-    assert best_lr == digits(method).optim.lr, found  # type: ignore[arg-type]
+    best = min(nll for nll, _ in found.values())
+    assert found[digits(method).optim.lr][0] < 1.05 * best, found  # type: ignore[arg-type]
     for name in ("IVON at the mean", "IVON, 64 samples"):
         ours = mean(whole_demo[name], "NLL"), mean(whole_demo[name], "accuracy %")
-        assert ours[0] < found[best_lr][0], (name, ours, found)
+        assert ours[0] < best, (name, ours, found)
         assert ours[1] >= max(accuracy for _, accuracy in found.values()), (name, ours, found)

@@ -164,9 +164,8 @@ def table(results: dict[str, Any]) -> list[str]:
             values = [columns[f"{where}/{metric}"] for metric in METRICS if f"{where}/{metric}" in columns]
             if values:
                 label = name if name.startswith("adamw") else f"{name}, {where}"
-                rows.append(
-                    f"| {label} | {columns['n']} | " + " | ".join(f"{m:.3f} ± {s:.3f}" for m, s in values) + " |"
-                )
+                cells = [f"{mean:.3f}" + f" ± {std:.3f}" * (columns["n"] > 1) for mean, std in values]
+                rows.append(f"| {label} | {columns['n']} | {' | '.join(cells)} |")
     return rows
 
 

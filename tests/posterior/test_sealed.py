@@ -152,3 +152,10 @@ def test_the_checksum_mark_must_be_unique(path: Path) -> None:
     with pytest.raises(ValueError, match="64 zeros"):
         sealed.write(path, {"x": torch.ones(1)}, {"note": "0" * 64})
     assert list(path.parent.iterdir()) == []
+
+
+def test_others_may_read_what_the_umask_lets_them(path: Path) -> None:
+    sealed.write(path, {"a": torch.ones(1)}, {})
+    plain = path.with_name("plain")
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode

@@ -49,7 +49,10 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata:
     text = json.dumps({**metadata, "sha256": _BLANK}, sort_keys=True, allow_nan=False)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
+        temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode
         save_file(_apart(tensors), temporary, metadata={KEY: text})
+        temporary.chmod(mode)  # safetensors makes a file that nobody else can read, whatever the umask says
         with open(temporary, "r+b") as file:
             _seal(file)
             os.fsync(file.fileno())
