@@ -10,6 +10,7 @@ if IN_XDIST_WORKER:
     # Workers share the cores, so each, and each process it starts, keeps to one.
     os.environ["OMP_NUM_THREADS"] = "1"
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -18,6 +19,9 @@ import torch
 
 if IN_XDIST_WORKER:
     torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell leaves it for what it starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the first call of a torch operator can take a hundred times as long as the next.
 hypothesis.settings.register_profile("local", deadline=None, max_examples=50)

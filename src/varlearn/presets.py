@@ -40,8 +40,8 @@ def auto(n: int, steps: int, like: Literal["sgd", "adamw"] = "sgd") -> Preset:
 
     How fast h may move has a limit. hhat has the variance g^2 lambda (h + delta), which the second-order term of the
     update turns into growth: h settles (1 - beta2) lambda g^2 / 2 above the curvature. Where the gradient of a batch of
-    B is mostly noise, g^2 is near h / B, and the excess is h / k if h averages over k lambda / (2 B) steps. These settings
-    have k = epochs / 5. To make h faster, lower ess in proportion.
+    B is mostly noise, g^2 is near h / B, and the excess is h / k if h averages over k lambda / (2 B) steps. These
+    settings have k = epochs / 5. To make h faster, lower ess in proportion.
 
     Args:
         n: number of training examples; of tokens for a language model.

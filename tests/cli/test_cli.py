@@ -49,7 +49,18 @@ def test_help_lists_the_commands_and_exit_codes(capsys: pytest.CaptureFixture[st
     out = capsys.readouterr().out
     assert [command in out for command in COMMANDS] == [True] * len(COMMANDS)
     for code in (0, 1, 2, 3, 4, 130, 143):
-        assert re.search(rf"\b{code} ", out), code
+        assert re.search(rf"\b{code}\s", out), code
+
+
+def test_help_is_as_wide_as_the_screen_is_now(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = []
+    for columns in ("60", "120"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["train", "--help"]) == 0
+        widths.append(max(map(len, capsys.readouterr().out.splitlines())))
+    assert widths == [60, 120]
 
 
 def test_help_imports_no_command() -> None:

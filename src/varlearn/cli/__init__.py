@@ -52,13 +52,14 @@ def _run(words: list[str]) -> int:
         from cyclopts import CycloptsError
 
         from varlearn.cli.app import app
+        from varlearn.cli.show import console
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing in NEEDED:
             return _failed(f"the command line needs {missing}; pip install 'varlearn[cli]'", ERROR)
         raise
     try:
-        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(words, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         return _failed(f"{_words(error)} See {_help_command(words)}.", USAGE)
     return code if isinstance(code, int) else OK

@@ -58,7 +58,8 @@ def fetch(url: str, target: Path, expected: str | None) -> Path:
     temporary: Path | None = None
     request = urllib.request.Request(url, headers={"User-Agent": "varlearn"})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        # urlopen would keep the proxies of its first call for good
+        with urllib.request.build_opener().open(request, timeout=TIMEOUT) as answer:
             target.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
             temporary = Path(name)
