@@ -34,19 +34,19 @@ def of(states: MutableMapping[Tensor, Any], param: Tensor, group: dict[str, Any]
         return state
     state = states[param]
     with torch.inference_mode(False), torch.no_grad():
+        if dtype == param.dtype:
+            state.pop("mean", None)
+        for name in TENSORS:
+            if name in state:
+                state[name] = like(param, state[name])
         if "hess" not in state:
             state["step"] = 0
             state["momentum"] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
             state["hess"] = torch.full_like(param, group["hess_init"], dtype=dtype, requires_grad=False)
             if group["prior_mean"] == "init":
                 state["prior_mean"] = param.detach().to(dtype, copy=True)
-        if dtype == param.dtype:
-            state.pop("mean", None)
-        elif "mean" not in state:
+        if dtype != param.dtype and "mean" not in state:
             state["mean"] = param.detach().to(dtype, copy=True)
-        for name in TENSORS:
-            if name in state:
-                state[name] = like(param, state[name])
     return state
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 from torch.nn.parameter import is_lazy
@@ -23,20 +23,19 @@ class OutsideGradients:
         self._weights = weights
         self._grads: dict[Tensor, Tensor] = {}
         self._hooks: dict[int, tuple[Tensor, RemovableHandle]] = {}  # by id: hashing a tensor is ten times slower
+        self._on_grad = _reporting_to(weakref.ref(self))
 
     def watch(self, param: Tensor) -> None:
         """Look at the gradients of a parameter from now on. The hook does not keep this object alive."""
         if id(param) in self._hooks or not param.requires_grad or is_lazy(param):
             return
-        this = weakref.ref(self)
+        self._hooks[id(param)] = param, param.register_post_accumulate_grad_hook(self._on_grad)
 
-        def on_grad(param: Tensor) -> None:
-            watcher = this()
-            if watcher is not None and not watcher._weights.show_training_sample:
-                assert param.grad is not None
-                watcher._grads[param] = param.grad
-
-        self._hooks[id(param)] = param, param.register_post_accumulate_grad_hook(on_grad)
+    def note(self, param: Tensor) -> None:
+        """Backward has added to the parameter's gradient."""
+        if not self._weights.show_training_sample:
+            assert param.grad is not None
+            self._grads[param] = param.grad
 
     def drop_zeroed(self) -> None:
         """Forget gradients that were set to zero in place."""
@@ -60,3 +59,13 @@ class OutsideGradients:
     def clear(self) -> None:
         """Forget: the gradients were used or zeroed."""
         self._grads.clear()
+
+
+def _reporting_to(watcher: weakref.ref[OutsideGradients]) -> Callable[[Tensor], None]:
+    """One hook for all parameters: they are many, and may outlive who watches them."""
+
+    def on_grad(param: Tensor) -> None:
+        if (alive := watcher()) is not None:
+            alive.note(param)
+
+    return on_grad
