@@ -77,13 +77,16 @@ EXTRAS = {
     "PIL",
     "accelerate",
     "cyclopts",
+    "datasets",
     "lightning",
     "matplotlib",
     "pandas",
+    "peft",
     "rich",
     "scipy",
     "sklearn",
     "transformers",
+    "trl",
 }
 ABSENT = DEVELOPMENT_ONLY | EXTRAS
 
