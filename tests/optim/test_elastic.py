@@ -15,7 +15,8 @@ REPO = Path(__file__).parents[2]
 
 def torchrun(folder: Path, lost_at: int) -> dict[str, Any]:
     folder.mkdir()
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    # Four, since gloo may meet the address of the killed process again when it connects.
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "4"]
     command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
     command += ["-m", "tests.optim.elastic_training", str(folder), str(lost_at)]
     subprocess.run(command, cwd=REPO, env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True, timeout=240)
