@@ -159,9 +159,11 @@ class SampledWeights:
         self._batch_of(sample).put_in(sample.draws)
         if sample.train:
             self._normals_of = None
-        paths.draw([(entry.group, self._draw(entry, sample.train)) for entry in kept])
+        tasks = [self._draw(entry, sample.train) for entry in kept]
+        paths.draw([(entry.group, task) for entry, task in zip(kept, tasks, strict=True)])
         if sample.train:
-            self._normals_of = sample, {id(entry.param) for entry in kept if _keeps_normals(entry)}
+            having = {id(entry.param) for entry, task in zip(kept, tasks, strict=True) if task.normals is not None}
+            self._normals_of = sample, having
 
     def _draw(self, entry: Entry, train: bool) -> Draw:
         """A sample of a parameter whose mean is elsewhere; for training on the packed path, epsilon is kept."""

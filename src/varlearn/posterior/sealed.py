@@ -7,11 +7,9 @@ the SHA-256 of the file itself with these 64 characters replaced by zeros. Pickl
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +17,8 @@ from typing import Any, BinaryIO
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from varlearn.posterior.replacing import replacing
 
 KEY = "varlearn"
 _BLANK = "0" * 64
@@ -47,21 +47,13 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata:
     """
     path = Path(path)
     text = json.dumps({**metadata, "sha256": _BLANK}, sort_keys=True, allow_nan=False)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
+    with replacing(path) as temporary:
         temporary.touch(exist_ok=False)
         mode = temporary.stat().st_mode
         save_file(_apart(tensors), temporary, metadata={KEY: text})
         temporary.chmod(mode)  # safetensors makes a file that nobody else can read, whatever the umask says
         with open(temporary, "r+b") as file:
             _seal(file)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    _sync_folder(path.parent)
 
 
 def read(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -129,13 +121,3 @@ def _digest(length: bytes, header: bytes, file: BinaryIO) -> str:
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut, where the system can open folders."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

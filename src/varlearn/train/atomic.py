@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import SafetensorError
 
+from varlearn.posterior.replacing import TEMPORARY, replacing
 from varlearn.train.errors import WriteError
-
-TEMPORARY = ".tmp"
 
 
 @contextlib.contextmanager
@@ -36,43 +33,22 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file under a temporary name, flush it to disk and rename it into place.
+    """Write a text file, whole or not at all.
 
-    >>> import tempfile
+    >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_text(Path(folder, "a.json"), "{}")
     ...     print(Path(folder, "a.json").read_text(), len(os.listdir(folder)))
     {} 1
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY}")
-    with writing(path):
-        try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in the folder survive a power cut, where the system can open folders."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with writing(path), replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def remove_orphans(folder: Path) -> list[Path]:
     """Remove the temporary files that a killed writer left in the folder, and return their paths.
 
-    >>> import tempfile
+    >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, ".a.json.0123456789abcdef.tmp").write_text("half")
     ...     len(remove_orphans(Path(folder))), os.listdir(folder)

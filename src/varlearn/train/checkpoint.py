@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from varlearn.posterior import sealed
+from varlearn.posterior.replacing import sync_folder
 from varlearn.posterior.sealed import CorruptFileError
-from varlearn.train.atomic import remove_orphans, sync_folder, writing
+from varlearn.train.atomic import remove_orphans, writing
 from varlearn.train.errors import RunFolderError
 from varlearn.train.nested import pack, unpack
 
