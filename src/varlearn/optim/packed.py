@@ -20,8 +20,10 @@ from varlearn.core.noise import GOLDEN, advanced, normal_pairs, signed
 from varlearn.optim import loop
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
-# Elements per piece: on a CPU, where 2^16 pays for its launches and 2^20 leaves the caches, the best in between.
+# Elements per piece. On a CPU for each thread: half as many do not pay for the launches, four times as many leave the
+# caches. Memory for temporaries is a few pieces, and must not grow with the threads of a large machine.
 _CPU_PIECE = 1 << 17
+_CPU_THREADS = 8
 _DEVICE_PIECE = 1 << 26
 
 Task = TypeVar("Task", Draw, Step, Fold)
@@ -212,8 +214,11 @@ def _sort_out(
         else:
             otherwise([task])
     for group in alike.values():
-        limit = _CPU_PIECE if group[0].hess.device.type == "cpu" else _DEVICE_PIECE
-        yield from _pieces(group, limit)
+        yield from _pieces(group, _cpu_piece() if group[0].hess.is_cpu else _DEVICE_PIECE)
+
+
+def _cpu_piece() -> int:
+    return _CPU_PIECE * min(torch.get_num_threads(), _CPU_THREADS)
 
 
 def _pieces(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
@@ -262,7 +267,7 @@ def _counters(piece: list[Segment], like: Tensor) -> tuple[Tensor, Tensor | None
     if len(piece) == 1:
         segment = piece[0]
         pairs = (segment.stop + 1) // 2 - segment.start // 2
-        steps = _steps(_CPU_PIECE // 2)[:pairs] if like.is_cpu else _counts(pairs, like.device)
+        steps = _steps(_cpu_piece() // 2)[:pairs] if like.is_cpu else _counts(pairs, like.device)
         return steps + signed(advanced(keys[0], segment.start // 2)), None
     counter, sizes, position = _layout(tuple(segment.stop - segment.start for segment in piece), like.device)
     counter = counter.clone()

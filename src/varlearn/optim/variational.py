@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.core.shards import is_sharded, local
-from varlearn.optim import checkpoint, distributed, hyper, state
+from varlearn.optim import distributed, hyper, state
 from varlearn.optim.gate import Gate
 from varlearn.optim.roster import Roster
+from varlearn.optim.saved import SavedState
 from varlearn.optim.tasks import Noise
 from varlearn.optim.uneven import UnevenInputs
 from varlearn.optim.watch import OutsideGradients
@@ -26,7 +26,7 @@ from varlearn.optim.window import Window
 _TRAIN, _EVAL = 0, 1
 
 
-class VariationalOptimizer(UnevenInputs, Optimizer):
+class VariationalOptimizer(UnevenInputs, SavedState):
     """The part of a variational optimizer that does not depend on its update rule.
 
     A subclass fills `defaults` with the names that `hyper.check` knows and implements `_update(window)`.
@@ -265,8 +265,7 @@ class VariationalOptimizer(UnevenInputs, Optimizer):
             loss = None if closure is None else self._run(closure)
             window = self._closed_window()
             if window is not None:
-                self._window = Window()
-                self._mode, self._eval_draws = None, 0
+                self._drop_samples()
                 self._outside.clear()
                 for group in self.param_groups:
                     group["draws"] += len(window.samples)
@@ -348,7 +347,8 @@ class VariationalOptimizer(UnevenInputs, Optimizer):
                 if param.requires_grad and param.grad is not None:
                     state.of(self.state, param, group)
 
-    # State
+    def _drop_samples(self) -> None:
+        self._window, self._mode, self._eval_draws = Window(), None, 0
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""
@@ -365,54 +365,3 @@ class VariationalOptimizer(UnevenInputs, Optimizer):
             raise
         for param in self.param_groups[-1]["params"]:
             self._outside.watch(param)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state as of the last step, per parameter; a sample that waits for its step is drawn again on resume."""
-        if self._weights.show_training_sample:
-            raise RuntimeError(
-                "state_dict() while a training sample is in the weights: the model would be saved with its noise; "
-                "leave the block, or call eval(), first"
-            )
-        return super().state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state of this class, across dtypes and devices, or a checkpoint of ivon-opt.
-
-        Everything is checked before anything changes: shapes, finiteness, h + delta > 0. Tensors keep the state's
-        float32, whatever the parameter's dtype.
-        """
-        if self._weights.open:
-            raise RuntimeError(
-                "load_state_dict() while a sample is in the weights; leave the block, or call eval(), first"
-            )
-        loaded: dict[str, Any] = {}
-
-        def prepare(optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
-            loaded.update(checkpoint.prepare(self, given))
-            return loaded
-
-        handle = self.register_load_state_dict_pre_hook(prepare)
-        self._loading = loaded
-        try:
-            super().load_state_dict(state_dict)
-        finally:
-            handle.remove()
-            self._loading = None
-        self._window, self._mode, self._eval_draws = Window(), None, 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        if self._weights.open:
-            raise RuntimeError(
-                "copying an optimizer while a sample is in the weights; leave the block, or call eval(), first"
-            )
-        return super().__getstate__()
-
-    def __setstate__(self, attributes: dict[str, Any]) -> None:
-        if "_gate" not in self.__dict__:
-            self._start()
-        super().__setstate__(attributes)
-        for group in self.param_groups:
-            for name, value in self.defaults.items():
-                group.setdefault(name, value)
-        if self._loading is not None:
-            checkpoint.undo_cast(self, self._loading)
