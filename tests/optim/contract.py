@@ -1,4 +1,4 @@
-"""The table of optimizers: one row each. Every promise of `test_contract.py` is run over every row.
+"""The table of optimizers: one row each. Every promise of `test_contract*.py` is run over every row.
 
 A new optimizer is one more `Contract` in `CONTRACTS`.
 """
@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -193,3 +194,31 @@ def assert_same(first: Any, second: Any, where: str = "") -> None:
 
 def weights(model: nn.Module) -> list[Tensor]:
     return [param.detach().clone() for param in model.parameters()]
+
+
+rows = pytest.mark.parametrize("row", CONTRACTS, ids=lambda row: row.name)
+cases = pytest.mark.parametrize(
+    ("row", "kwargs"),
+    [pytest.param(row, kwargs, id=f"{row.name}-{name}") for row in CONTRACTS for name, kwargs in row.variants.items()],
+)
+cases_and_paths = pytest.mark.parametrize(
+    ("row", "kwargs", "path"),
+    [
+        pytest.param(row, kwargs, path, id=f"{row.name}-{name}-{path_name}")
+        for row in CONTRACTS
+        for name, kwargs in row.variants.items()
+        for path_name, path in row.paths.items()
+    ],
+)
+rows_and_dtypes = pytest.mark.parametrize(
+    ("row", "dtype"), [pytest.param(row, dtype, id=f"{row.name}-{dtype}") for row in CONTRACTS for dtype in row.dtypes]
+)
+
+
+def fresh(row: Contract, dtype: torch.dtype = torch.float32, **kwargs: Any) -> tuple[TinyNet, Any]:
+    model = TinyNet(dtype)
+    return model, row.make(model.parameters(), **kwargs)
+
+
+def tensor_state(opt: Any) -> list[Tensor]:
+    return [value for state in opt.state.values() for value in state.values() if isinstance(value, Tensor)]

@@ -1,53 +1,17 @@
-"""What is refused, with value, rule and cure; and that a refused or failed call leaves everything as it was."""
+"""What is refused, with value, rule and cure; and that a refused call leaves everything as it was."""
 
 from __future__ import annotations
 
 import math
-import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch import nn
 
 from tests.optim.contract import TinyNet, assert_same, in_block, mse, snapshot
+from tests.optim.undisturbed import KWARGS, fresh, unchanged
 from varlearn import IVON
-from varlearn.optim import paths
-
-KWARGS: dict[str, Any] = {"lr": 0.1, "ess": 100.0, "betas": (0.9, 0.99), "seed": 1}
-
-
-def fresh(steps: int = 1, **kwargs: Any) -> tuple[TinyNet, IVON]:
-    model = TinyNet()
-    opt = IVON(model.parameters(), **{**KWARGS, **kwargs})
-    for index in range(steps):
-        in_block(opt, lambda index=index: mse(model, index))
-        opt.step()
-    opt.zero_grad()
-    return model, opt
-
-
-@contextmanager
-def unchanged(opt: IVON) -> Iterator[None]:
-    """Weights, state, groups and step counts are the same afterwards, and the weights are the mean."""
-    before = snapshot(opt)
-    yield
-    assert not opt.is_sampled
-    assert_same(before, snapshot(opt))
-
-
-def assert_goes_on(model: TinyNet, opt: IVON) -> None:
-    """The optimizer does what one does that was never disturbed."""
-    other, other_opt = fresh(steps=1, **{k: v for k, v in opt.param_groups[0].items() if k in ("memory", "mc_samples")})
-    for a_model, an_opt in ((model, opt), (other, other_opt)):
-        in_block(an_opt, lambda a_model=a_model: mse(a_model, 7))
-        an_opt.step()
-    assert_same(snapshot(opt), snapshot(other_opt))
-
 
 # The constructor and the groups
 
@@ -351,151 +315,3 @@ def test_a_poisoned_sample_never_reaches_the_state(value: float, samples: int, n
     in_block(opt, lambda: mse(model))
     opt.step()
     assert opt.state[model.scale]["step"] == 2
-
-
-# Failures inside the block
-
-
-def interrupt() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-def out_of_memory() -> None:
-    raise torch.OutOfMemoryError("out of memory: tried to allocate 2 GiB")
-
-
-def allocation_fails() -> None:
-    torch.empty(1 << 60)
-
-
-def leave_the_program() -> None:
-    raise SystemExit(1)
-
-
-FAILURES: dict[str, tuple[Callable[[], None], type[BaseException]]] = {
-    "KeyboardInterrupt": (interrupt, KeyboardInterrupt),
-    "OutOfMemoryError": (out_of_memory, torch.OutOfMemoryError),
-    "allocation": (allocation_fails, RuntimeError),
-    "SystemExit": (leave_the_program, SystemExit),
-}
-
-
-@pytest.mark.parametrize("when", ["before forward", "before backward", "after backward", "in the second sample"])
-@pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_inside_a_training_block(failure: str, when: str) -> None:
-    fail, kind = FAILURES[failure]
-    model, opt = fresh()
-    with unchanged(opt):
-        if when == "in the second sample":
-            in_block(opt, lambda: mse(model, 7))
-        with pytest.raises(kind), opt.sampled_params(train=True):  # noqa: PT012
-            if when == "before forward":
-                fail()
-            opt.zero_grad()
-            loss = mse(model)
-            if when == "before backward":
-                fail()
-            loss.backward()
-            fail()
-    if when == "in the second sample":
-        opt.step()  # with the first sample alone
-        other, other_opt = fresh()
-        in_block(other_opt, lambda: mse(other, 7))
-        other_opt.step()
-        assert_same(snapshot(opt), snapshot(other_opt))
-    else:
-        assert all(param.grad is None for param in model.parameters())
-        assert_goes_on(model, opt)
-
-
-@pytest.mark.parametrize("failure", FAILURES)
-def test_a_failure_inside_an_evaluation_block(failure: str) -> None:
-    fail, kind = FAILURES[failure]
-    model, opt = fresh()
-    with unchanged(opt), pytest.raises(kind), torch.no_grad(), opt.sampled_params():  # noqa: PT012
-        mse(model)
-        fail()
-    assert_goes_on(model, opt)
-
-
-@pytest.mark.parametrize("sample", [1, 2, 3])
-def test_a_failure_inside_a_closure(sample: int) -> None:
-    model, opt = fresh(mc_samples=3)
-    calls = 0
-
-    def closure() -> Tensor:
-        nonlocal calls
-        calls += 1
-        opt.zero_grad()
-        loss = mse(model)
-        loss.backward()
-        if calls == sample:
-            out_of_memory()
-        return loss
-
-    with unchanged(opt), pytest.raises(torch.OutOfMemoryError):
-        opt.step(closure)
-    calls = 10
-    opt.step(closure)  # the failed call left no samples behind
-    other, other_opt = fresh(mc_samples=3)
-
-    def undisturbed() -> Tensor:
-        other_opt.zero_grad()
-        loss = mse(other)
-        loss.backward()
-        return loss
-
-    other_opt.step(undisturbed)
-    assert_same(snapshot(opt), snapshot(other_opt))
-
-
-@pytest.mark.parametrize("memory", ["fast", "lean"])
-@pytest.mark.parametrize("train", [False, True], ids=["evaluation", "training"])
-def test_a_draw_that_runs_out_of_memory_half_way(train: bool, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, opt = fresh(memory=memory)
-    draw, calls = paths.draw, 0
-
-    def fails_half_way(tasks: Any) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            draw(tasks[: len(tasks) // 2])
-            out_of_memory()
-        draw(tasks)
-
-    before = snapshot(opt)
-    monkeypatch.setattr(paths, "draw", fails_half_way)
-    with pytest.raises(torch.OutOfMemoryError), opt.sampled_params(train=train):
-        raise AssertionError("the block is not entered")
-    monkeypatch.undo()
-    assert not opt.is_sampled
-    after = snapshot(opt)
-    assert_same(before["state"], after["state"])
-    for old, new in zip(before["weights"], after["weights"], strict=True):
-        tolerance = 0.0 if memory == "fast" else 1e-6  # lean recovers the mean to an ulp
-        torch.testing.assert_close(new, old, rtol=tolerance, atol=tolerance)
-    if memory == "fast":
-        assert_goes_on(model, opt)
-
-
-class DyingDataset(Dataset[Tensor]):
-    """Its worker is killed at the second example, as the kernel does when memory runs out."""
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> Tensor:
-        if index == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return torch.ones(3)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_dead_data_loader_worker_inside_the_block() -> None:
-    model, opt = fresh()
-    loader = DataLoader(DyingDataset(), batch_size=1, num_workers=1, multiprocessing_context="fork")
-    with unchanged(opt), pytest.raises(RuntimeError, match="worker"), opt.sampled_params(train=True):  # noqa: PT012
-        for example in loader:
-            opt.zero_grad()
-            model(example).sum().backward()
-    assert_goes_on(model, opt)
