@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +19,9 @@ STEPS = 5
 
 def main(folder: Path, lost_at: int) -> None:
     torch.set_num_threads(1)
+    restarted = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
+    if restarted and os.environ["RANK"] == "1":
+        time.sleep(1.0)  # so that the other rank meets what the first start left in the store, if it can
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, world = dist.get_rank(), dist.get_world_size()
     net, opt = build(world)
@@ -29,7 +33,7 @@ def main(folder: Path, lost_at: int) -> None:
         dcp.load({"model": model, "optimizer": state}, checkpoint_id=folder / str(start))
         set_state_dict(net, opt, model_state_dict=model, optim_state_dict=state)
     for step in range(start, STEPS):
-        if step == lost_at and rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        if step == lost_at and rank == 1 and not restarted:
             os.kill(os.getpid(), signal.SIGKILL)
         Training().go(net, opt, range(step, step + 1), rank, world)
         model, state = get_state_dict(net, opt)

@@ -2,12 +2,14 @@
 
     python -m tests.train.ranks FOLDER
 
-Reads `scenarios.json`, a list of {"config", "out", "resume", "stop_at"}, and writes `codes.json`, the two exit codes of
-each scenario; scenario n leaves the weights of rank r after each of its steps in `weights-<n>-<r>`.
+Reads `scenarios.json`, a list of {"config", "out", "resume", "stop_at", "full_at"}, and writes `codes.json`, the two
+exit codes of each scenario; scenario n leaves the weights of rank r after each of its steps in `weights-<n>-<r>`, and
+what it said when it failed in `words-<n>-<r>`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -19,6 +21,7 @@ from typing import Any
 import torch
 
 from tests.train.tiny import use_tiny_data
+from varlearn.posterior import sealed
 from varlearn.train import fit, from_json
 from varlearn.train.training import Training
 
@@ -33,6 +36,8 @@ def train(scenario: dict[str, Any], rank: int, weights: Path) -> None:
             signal.raise_signal(signal.SIGTERM)  # one process alone is told
         update(self)
         seen.append(torch.nn.utils.parameters_to_vector(self.model.parameters()).detach().clone())
+        if self.step == scenario["full_at"]:
+            sealed.write = disk_full
 
     Training.update = watched
     try:
@@ -41,7 +46,11 @@ def train(scenario: dict[str, Any], rank: int, weights: Path) -> None:
         torch.save(seen, weights)
 
 
-def fork(scenario: dict[str, Any], rank: int, port: int, weights: Path) -> int:
+def disk_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fork(scenario: dict[str, Any], rank: int, port: int, folder: Path, number: int) -> int:
     """Start one process of a scenario, and return its number."""
     child = os.fork()
     if child:
@@ -50,11 +59,13 @@ def fork(scenario: dict[str, Any], rank: int, port: int, weights: Path) -> int:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     code = 1
     try:
-        train(scenario, rank, weights)
+        train(scenario, rank, folder / f"weights-{number}-{rank}")
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
-    except BaseException:
+    except BaseException as error:
+        (folder / f"words-{number}-{rank}").write_text(str(error))
+        code = getattr(error, "exit_code", 1)
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     finally:
         sys.stderr.flush()
@@ -69,7 +80,7 @@ def main(folder: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        children = [fork(scenario, rank, port, folder / f"weights-{number}-{rank}") for rank in range(2)]
+        children = [fork(scenario, rank, port, folder, number) for rank in range(2)]
         codes.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
     (folder / "codes.json").write_text(json.dumps(codes))
 

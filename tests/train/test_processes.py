@@ -16,8 +16,9 @@ from tests.train.test_loop import records
 from tests.train.tiny import REPOSITORY, load, tiny_run
 from varlearn import posterior
 from varlearn.core import noise, update
-from varlearn.train import Run, RunFolderError, fit, to_json
+from varlearn.train import Run, RunFolderError, WriteError, fit, to_json
 from varlearn.train.build import build_batches, build_model
+from varlearn.train.errors import PeerError
 from varlearn.train.processes import Processes, processes
 
 pytestmark = pytest.mark.usefixtures("tiny_data")
@@ -40,14 +41,15 @@ class Outcome(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where three scenarios have been run: IVON, AdamW until one process is told to stop, and AdamW resumed."""
+    """Where scenarios have been run: IVON, AdamW until one process is told to stop, AdamW resumed, and a full disk."""
     folder = tmp_path_factory.mktemp("ranks")
     scenarios = [
-        {"config": to_json(run), "out": str(folder / out), "resume": resume, "stop_at": stop_at}
-        for run, out, resume, stop_at in [
-            (IVON, "ivon", False, None),
-            (ADAMW, "adamw", False, 3),
-            (ADAMW, "adamw", True, None),
+        {"config": to_json(run), "out": str(folder / out), "resume": resume, "stop_at": stop_at, "full_at": full_at}
+        for run, out, resume, stop_at, full_at in [
+            (IVON, "ivon", False, None, None),
+            (ADAMW, "adamw", False, 3, None),
+            (ADAMW, "adamw", True, None, None),
+            (replace(ADAMW, train=replace(ADAMW.train, checkpoint_every=2, eval_every=0)), "full", False, None, 3),
         ]
     ]
     (folder / "scenarios.json").write_text(json.dumps(scenarios))
@@ -121,6 +123,14 @@ def test_adamw_on_two_processes_is_one_large_batch(folder: Path, tmp_path: Path)
     assert together == pytest.approx(alone, rel=1e-3)
 
 
+def test_when_one_cannot_write_all_stop_at_that_step(folder: Path) -> None:
+    codes, (first, second) = outcome(folder, 3)
+    assert codes == [WriteError.exit_code, PeerError.exit_code]
+    assert len(first) == len(second) == 4  # the checkpoint of step 2 was written, that of step 4 was not
+    assert "No space left on device" in (folder / "words-3-0").read_text()
+    assert "process 1 stops because another failed" in (folder / "words-3-1").read_text()
+
+
 def test_another_number_of_processes_is_refused(folder: Path) -> None:
     with pytest.raises(RunFolderError, match=r"made by 2 process\(es\) and would go on with 1.*start 2"):
         fit(ADAMW, folder / "adamw", resume=True, progress=False)
@@ -131,3 +141,9 @@ def test_alone() -> None:
         assert mine == Processes(0, 1, torch.device("cpu"))
         assert mine.writes
         mine.wait()
+
+
+def test_a_restarted_group_does_not_meet_the_killed_processes() -> None:
+    command = [sys.executable, "-m", "tests.train.restarts"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert json.loads(done.stdout) == [[[0, 2], [1, 2]]] * 3, done.stderr

@@ -21,6 +21,12 @@ class NonFiniteLossError(FloatingPointError):
     exit_code = 4
 
 
+class PeerError(RuntimeError):
+    """Another process of the run failed, and this one stops with it."""
+
+    exit_code = 5
+
+
 class Interrupted(SystemExit):
     """Ctrl-C or SIGTERM, after the step was finished and saved; uncaught, it ends the process with 130 or 143.
 

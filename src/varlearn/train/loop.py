@@ -62,6 +62,7 @@ def fit(
         Interrupted: after Ctrl-C or SIGTERM, when the step is finished and saved.
         NonFiniteLossError: if the loss is NaN or infinite.
         WriteError: if a file cannot be written; earlier checkpoints are whole.
+        PeerError: if another process failed at one of these.
 
     >>> import tempfile
     >>> from varlearn.train import Data, Model, Optim, Train
@@ -77,10 +78,10 @@ def fit(
         if logger is not None:
             stack.callback(logger.close)
         mine = stack.enter_context(processes(device))
-        if mine.writes:
-            folder.open(run, resume=resume)
-            stack.enter_context(folder.locked())
-        mine.wait()
+        with mine.together():
+            if mine.writes:
+                folder.open(run, resume=resume)
+                stack.enter_context(folder.locked())
         stack.enter_context(torch.random.fork_rng([mine.device] if mine.device.type == "cuda" else []))
         torch.manual_seed(run.seed)
         loop = _Loop(run, folder, mine, root)
@@ -117,9 +118,12 @@ class _Loop:
                 )
             self.training.load_state_dict(state["training"])
             self.best, self.losses, self.count = state["best"], state["losses"], state["count"]
-        if not self.mine.writes:
-            return
-        for path, damage in restored.damaged.items() if restored else ():
+        with self.mine.together():
+            if self.mine.writes:
+                self._open_files(resume, state, restored.damaged if restored else {})
+
+    def _open_files(self, resume: bool, state: dict[str, Any] | None, damaged: dict[Path, str]) -> None:
+        for path, damage in damaged.items():
             self._say(f"{damage}. Set aside; going on from the one before it")
             self.folder.checkpoints.set_aside(path)
         self._record_environment()
@@ -144,10 +148,10 @@ class _Loop:
                     self._save()
                 if requested and training.step < training.total:
                     self._stop(requested)
-        if self.mine.writes:
-            with writing(self.folder.posterior):
-                posterior.save(training.posterior(), self.folder.posterior, card=_card(self.run))
-        self.mine.wait()
+        with self.mine.together():
+            if self.mine.writes:
+                with writing(self.folder.posterior):
+                    posterior.save(training.posterior(), self.folder.posterior, card=_card(self.run))
 
     def close(self) -> None:
         """Close the files."""
@@ -185,8 +189,9 @@ class _Loop:
             self._write({"step": training.step, "epoch": training.epoch, "eval": scores}, logger)
             if scores["nll"] < self.best:
                 self.best = scores["nll"]
-                if self.mine.writes:
-                    self.folder.checkpoints.save_best(self._state())
+                with self.mine.together():
+                    if self.mine.writes:
+                        self.folder.checkpoints.save_best(self._state())
 
     def _due(self, every: int | None) -> bool:
         """At the last step always; else every so many steps, None for every epoch and 0 for no more than that."""
@@ -195,8 +200,9 @@ class _Loop:
         return self.training.ends_epoch() if every is None else every > 0 and self.training.step % every == 0
 
     def _save(self) -> None:
-        if self.mine.writes:
-            self.folder.checkpoints.save(self.training.step, self._state())
+        with self.mine.together():
+            if self.mine.writes:
+                self.folder.checkpoints.save(self.training.step, self._state())
 
     def _state(self) -> dict[str, Any]:
         assert self.log is not None
@@ -211,12 +217,13 @@ class _Loop:
         }
 
     def _write(self, record: dict[str, Any], logger: Logger | None) -> None:
-        if self.log is None or self.timing is None:
-            return
-        self.log.write(record)
-        self.timing.write({"step": record["step"], "time": time.time(), "seconds": time.monotonic() - self.began})
-        if logger is not None:
-            logger.write(record)
+        with self.mine.together():
+            if self.log is None or self.timing is None:
+                return
+            self.log.write(record)
+            self.timing.write({"step": record["step"], "time": time.time(), "seconds": time.monotonic() - self.began})
+            if logger is not None:
+                logger.write(record)
 
     def _record_environment(self) -> None:
         now = environment(self.mine.device, self.mine.world)
@@ -251,12 +258,11 @@ class _Loop:
 
 def _examples(run: Run, mine: Processes, root: Path | None) -> tuple[Any, Any]:
     """Training and test examples; process 0 comes first, so that it alone downloads."""
-    if not mine.writes:
-        mine.wait()
-    pair = build_examples(run, "train", root), build_examples(run, "test", root)
-    if mine.writes:
-        mine.wait()
-    return pair
+    pair = None
+    with mine.together():
+        if mine.writes:
+            pair = build_examples(run, "train", root), build_examples(run, "test", root)
+    return pair or (build_examples(run, "train", root), build_examples(run, "test", root))
 
 
 def _diagnostics(optimizer: IVON) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from varlearn.train.errors import PeerError
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,33 @@ class Processes:
         if self.world > 1:
             dist.barrier()
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """A block in which one process may fail alone, as when process 0 writes: at its end all fail or none.
+
+        The block must not contain anything that processes do together, which the others would wait for.
+
+        Raises:
+            PeerError: where this process did not fail and another did.
+
+        >>> with Processes(0, 1, torch.device("cpu")).together():
+        ...     raise OSError("disk full")
+        Traceback (most recent call last):
+        ...
+        OSError: disk full
+        """
+        if self.world == 1:
+            yield
+            return
+        try:
+            yield
+        except Exception:
+            with contextlib.suppress(RuntimeError):  # no one is left to tell
+                self.total(torch.ones(1))
+            raise
+        if self.total(torch.zeros(1)).item():
+            raise PeerError(f"process {self.rank} stops because another failed; the message of that one says why")
+
 
 @contextlib.contextmanager
 def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
@@ -68,7 +98,7 @@ def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
         torch.cuda.set_device(device)
     ours = world > 1 and not dist.is_initialized()
     if ours:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        _join("nccl" if device.type == "cuda" else "gloo")
     try:
         if dist.is_available() and dist.is_initialized():
             yield Processes(dist.get_rank(), dist.get_world_size(), device)
@@ -77,3 +107,18 @@ def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
     finally:
         if ours:
             dist.destroy_process_group()
+
+
+def _join(backend: str) -> None:
+    """Make the process group, out of sight of what the processes of an earlier start left behind.
+
+    torchrun's agent keeps one store for all restarts, in which every process publishes its address under its rank. One
+    that starts early would find the address of a killed process there, and fail to connect. So each restart has its own
+    part of the store. Agents of several nodes do not count restarts alike; there docs/scaling.md has the cure.
+    """
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if restarts == "0" or os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+        dist.init_process_group(backend)
+        return
+    store, rank, world = next(rendezvous("env://"))
+    dist.init_process_group(backend, store=dist.PrefixStore(f"restart-{restarts}", store), rank=rank, world_size=world)
