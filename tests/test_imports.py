@@ -300,6 +300,8 @@ def settings():
 
 modules, before = set(sys.modules), settings()
 import varlearn
+for name in varlearn.__all__:  # they are imported when they are first used
+    getattr(varlearn, name)
 after = settings()
 added = {name.partition(".")[0] for name in set(sys.modules) - modules}
 print(json.dumps({
@@ -311,6 +313,19 @@ print(json.dumps({
 
 def test_import_loads_nothing_beyond_torch_and_safetensors(fresh_import: dict[str, list[str]]) -> None:
     assert set(fresh_import["added"]) <= {"varlearn", "torch", "safetensors"}
+
+
+@pytest.mark.parametrize("module", ["varlearn", "varlearn.train"])
+def test_names_are_imported_when_they_are_first_used(module: str) -> None:
+    found = run_python(f"""
+import json, sys
+import {module} as module
+early = "torch" in sys.modules
+missing = sorted(set(module.__all__) - set(dir(module)))
+wrong = [name for name in module.__all__ if getattr(module, name) is None]
+print(json.dumps([early, missing, wrong, "torch" in sys.modules, hasattr(module, "nonsense")]))
+""")
+    assert found == [False, [], [], True, False]
 
 
 def test_import_changes_no_global_setting(fresh_import: dict[str, list[str]]) -> None:

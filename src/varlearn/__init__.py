@@ -1,9 +1,17 @@
-"""Variational learning as ordinary as AdamW: train with IVON, get a posterior over the weights."""
+"""Variational learning as ordinary as AdamW: train with IVON, get a posterior over the weights.
 
-from varlearn import metrics, posterior, predict, presets
-from varlearn.batchnorm import recalibrate_batchnorm
-from varlearn.optim import IVON, elbo
-from varlearn.posterior import DiagGaussian, Mixture, Point
+The names below are imported when they are first used, so that what needs no torch, `varlearn --help` for one, does not
+wait for it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from varlearn import metrics, optim, posterior, predict, presets
+    from varlearn.batchnorm import recalibrate_batchnorm
+    from varlearn.optim import IVON, elbo
+    from varlearn.posterior import DiagGaussian, Mixture, Point
 
 __all__ = [
     "IVON",
@@ -12,9 +20,35 @@ __all__ = [
     "Point",
     "elbo",
     "metrics",
+    "optim",
     "posterior",
     "predict",
     "presets",
     "recalibrate_batchnorm",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    match name:
+        case "metrics":
+            return import_module("varlearn.metrics")
+        case "optim":
+            return import_module("varlearn.optim")
+        case "posterior":
+            return import_module("varlearn.posterior")
+        case "predict":
+            return import_module("varlearn.predict")
+        case "presets":
+            return import_module("varlearn.presets")
+        case "IVON" | "elbo":
+            return getattr(import_module("varlearn.optim"), name)
+        case "DiagGaussian" | "Mixture" | "Point":
+            return getattr(import_module("varlearn.posterior"), name)
+        case "recalibrate_batchnorm":
+            return import_module("varlearn.batchnorm").recalibrate_batchnorm
+    raise AttributeError(f"module 'varlearn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

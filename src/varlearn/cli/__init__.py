@@ -73,9 +73,9 @@ def _help_command(words: list[str]) -> str:
 
 
 def _words(error: BaseException) -> str:
-    cause = error.__cause__
-    if isinstance(cause, ModuleNotFoundError) and str(error).startswith("Cannot import module"):  # of a command
-        return f"this command needs {cause.name}; pip install 'varlearn[cli,data]'"
+    missing = error.__cause__ if str(error).startswith("Cannot import module") else error  # while loading the command
+    if isinstance(missing, ModuleNotFoundError) and missing.name:  # without a name, the words are our own
+        return f"this command needs {missing.name}; pip install 'varlearn[cli,data]'"
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from varlearn.demo import main
-
 
 def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None) -> int:
     """Train AdamW, SGD and IVON on scikit-learn's digits: accuracy, calibration, and doubt about strange images.
@@ -15,4 +13,6 @@ def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = N
         out: folder for runs and figures.
         steps: training steps; 1,200 unless given.
     """
+    from varlearn.demo import main
+
     return main(seeds, out, steps)

@@ -7,11 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-import torch
-
-from varlearn import models
 from varlearn.cli.show import say, table
-from varlearn.data import sources
 from varlearn.recipes import names, recipe
 from varlearn.train.config import Run
 
@@ -56,6 +52,8 @@ def at_hand(data: str) -> bool:
         return find_spec("sklearn") is not None
     if data.endswith(".txt"):
         return Path(data).is_file()
+    from varlearn.data import sources
+
     return any(sources.find(path, None) is not None for path in FILES[data])
 
 
@@ -70,6 +68,10 @@ def parameters(run: Run) -> int:
 
 @lru_cache
 def _parameters(name: str, classes: int, hidden: tuple[int, ...], context: int, tokens: str) -> int:
+    import torch
+
+    from varlearn import models
+
     if name == "gru":
         with torch.random.fork_rng(devices=[]):  # on the meta device it takes seconds
             return sum(param.numel() for param in models.gru(classes).parameters())

@@ -7,10 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from varlearn import train as training
 from varlearn.cli.show import say
 from varlearn.cli.train import show_metrics
-from varlearn.train import RunFolder
-from varlearn.train.evaluate import predict_run, score_run
 
 
 def predict(
@@ -27,8 +26,8 @@ def predict(
         device: where to compute; a GPU if there is one unless given.
         quiet: no progress.
     """
-    predict_run(run, device=device, progress=False if quiet else None)
-    say(f"wrote {RunFolder(run).predictions}; next: varlearn score {run}")
+    training.predict_run(run, device=device, progress=False if quiet else None)
+    say(f"wrote {training.RunFolder(run).predictions}; next: varlearn score {run}")
     return 0
 
 
@@ -38,8 +37,8 @@ def score(run: Path, /) -> int:
     Args:
         run: folder of the run.
     """
-    score_run(run)
-    show_metrics(RunFolder(run))
+    training.score_run(run)
+    show_metrics(training.RunFolder(run))
     return 0
 
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from varlearn import train as training
 from varlearn.cli.overrides import given, laid_over, optional, read_settings
 from varlearn.cli.show import say, table
 from varlearn.cli.show import settings as show_settings
 from varlearn.recipes import recipe as named
-from varlearn.train import RunFolder, fit, open_logger, to_json
-from varlearn.train.config import Run
-from varlearn.train.evaluate import predict_run, score_run
+from varlearn.train.config import Run, to_json
 
 if TYPE_CHECKING:
+    from varlearn.train import RunFolder
+
     Settings = Run
 else:
     Settings = optional(Run)
@@ -53,16 +54,16 @@ def train(
         settings: see below.
     """
     run = chosen(recipe, out if resume else None, scale, seed, config, given(settings) if settings is not None else {})
-    folder = RunFolder(out if out is not None else Path("runs") / f"{run.recipe}-{run.scale}-seed{run.seed}")
+    folder = training.RunFolder(out if out is not None else Path("runs") / f"{run.recipe}-{run.scale}-seed{run.seed}")
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun starts, one talks
     if first:
         show_settings(asdict(run))
         say(f"writing to {folder.out}")
-    log = open_logger(logger, folder.out, json.loads(to_json(run))) if logger and first else None
-    fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
+    log = training.open_logger(logger, folder.out, json.loads(to_json(run))) if logger and first else None
+    training.fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
     if first:
-        predict_run(folder.out, device=device, progress=False if quiet else None)
-        score_run(folder.out)
+        training.predict_run(folder.out, device=device, progress=False if quiet else None)
+        training.score_run(folder.out)
         show_metrics(folder)
         say(f"see also: varlearn report {folder.out}")
     return 0
@@ -79,8 +80,8 @@ def chosen(
     """The run that the arguments stand for: a recipe or a folder's run, then the file, then the flags."""
     if recipe is not None:
         base = named(recipe, scale or "small", 0)
-    elif resumed is not None and RunFolder(resumed).config.exists():
-        base = RunFolder(resumed).read_run()
+    elif resumed is not None and training.RunFolder(resumed).config.exists():
+        base = training.RunFolder(resumed).read_run()
     elif config is not None:
         base = Run()
     else:

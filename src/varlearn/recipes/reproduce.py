@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from varlearn import train
 from varlearn.recipes.tables import Line, Table
-from varlearn.train import RunFolder, fit
-from varlearn.train.atomic import write_text
 from varlearn.train.config import Run
-from varlearn.train.evaluate import predict_run, score_run
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Job:
     @property
     def finished(self) -> bool:
         """Whether the folder holds this very run, scored."""
-        folder = RunFolder(self.out)
+        folder = train.RunFolder(self.out)
         return folder.metrics.exists() and folder.config.exists() and folder.read_run() == self.run
 
 
@@ -64,12 +62,12 @@ def jobs(table: Table, seeds: int, out: Path) -> list[Job]:
 
 def finish(job: Job, *, progress: bool | None = None, device: str | None = None) -> None:
     """Train, predict and score a run, from wherever it stopped."""
-    folder = RunFolder(job.out)
+    folder = train.RunFolder(job.out)
     if job.finished:
         return
-    fit(job.run, job.out, resume=folder.config.exists(), progress=progress, device=device)
-    predict_run(job.out, progress=progress, device=device)
-    score_run(folder.out)
+    train.fit(job.run, job.out, resume=folder.config.exists(), progress=progress, device=device)
+    train.predict_run(job.out, progress=progress, device=device)
+    train.score_run(folder.out)
 
 
 def run_all(
@@ -96,6 +94,8 @@ def collect(table: Table, seeds: int, out: Path) -> dict[str, Any]:
         A dict for JSON: "lines" with names, number of seeds, and for each metric the values, their mean and standard
         deviation in the paper's unit, and the paper's own.
     """
+    from varlearn.train.atomic import write_text
+
     lines = []
     for line in table.lines:
         scores = [_scores(job, line.path) for seed in range(seeds) if (job := _job(line, seed, out)).finished]
@@ -129,7 +129,7 @@ def _job(line: Line, seed: int, out: Path) -> Job:
 
 
 def _scores(job: Job, path: tuple[str, ...]) -> dict[str, Any]:
-    values = json.loads(RunFolder(job.out).metrics.read_text(encoding="utf-8"))
+    values = json.loads(train.RunFolder(job.out).metrics.read_text(encoding="utf-8"))
     for key in path:
         values = values[key]
     return values

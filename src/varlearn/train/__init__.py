@@ -1,11 +1,19 @@
-"""Training: from a `Run` to a folder with its log, checkpoints, posterior, predictions and metrics."""
+"""Training: from a `Run` to a folder with its log, checkpoints, posterior, predictions and metrics.
+
+The settings need no torch; the functions that do are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train, from_json, to_json
 from varlearn.train.errors import Interrupted, NonFiniteLossError, RunFolderError, WriteError
-from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
-from varlearn.train.folder import RunFolder
-from varlearn.train.log import Logger, open_logger
-from varlearn.train.loop import fit
+
+if TYPE_CHECKING:
+    from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
+    from varlearn.train.folder import RunFolder
+    from varlearn.train.log import Logger, open_logger
+    from varlearn.train.loop import fit
 
 __all__ = [
     "Data",
@@ -28,3 +36,20 @@ __all__ = [
     "score_run",
     "to_json",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    match name:
+        case "fit":
+            return import_module("varlearn.train.loop").fit
+        case "load_run_predictions" | "predict_run" | "score_run":
+            return getattr(import_module("varlearn.train.evaluate"), name)
+        case "RunFolder":
+            return import_module("varlearn.train.folder").RunFolder
+        case "Logger" | "open_logger":
+            return getattr(import_module("varlearn.train.log"), name)
+    raise AttributeError(f"module 'varlearn.train' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
