@@ -1,4 +1,4 @@
-"""Run by torchrun: train with FSDP2, keep a checkpoint of every step, and, if asked, lose a rank on the way."""
+"""Run by torchrun: train with FSDP2 and checkpoints, lose a rank on the way, resume; then train again in one go."""
 
 import os
 import signal
@@ -14,13 +14,13 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 from tests.optim.fsdp_cases import Training, build, outcome
 
-STEPS = 5
+STEPS, LOST_AT = 5, 3
 
 
-def main(folder: Path, lost_at: int) -> None:
+def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    restarted = os.environ["TORCHELASTIC_RESTART_COUNT"] != "0"
-    if restarted and os.environ["RANK"] == "1":
+    restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    if restarts and os.environ["RANK"] == "1":
         time.sleep(1.0)  # so that the other rank meets what the first start left in the store, if it can
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -33,16 +33,19 @@ def main(folder: Path, lost_at: int) -> None:
         dcp.load({"model": model, "optimizer": state}, checkpoint_id=folder / str(start))
         set_state_dict(net, opt, model_state_dict=model, optim_state_dict=state)
     for step in range(start, STEPS):
-        if step == lost_at and rank == 1 and not restarted:
+        if step == LOST_AT and rank == 1 and not restarts:
             os.kill(os.getpid(), signal.SIGKILL)
         Training().go(net, opt, range(step, step + 1), rank, world)
         model, state = get_state_dict(net, opt)
         dcp.save({"model": model, "optimizer": state}, checkpoint_id=folder / str(step + 1))
-    found = outcome(net, opt) | {"start": start, "draws": opt.param_groups[0]["draws"]}
+    again, straight = build(world)
+    Training().go(again, straight, range(STEPS), rank, world)
+    found = {"resumed": outcome(net, opt), "straight": outcome(again, straight), "start": start, "restarts": restarts}
+    found["draws"] = [optimizer.param_groups[0]["draws"] for optimizer in (opt, straight)]
     if rank == 0:
         torch.save(found, folder / "result.pt")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))
