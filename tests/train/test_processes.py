@@ -16,9 +16,8 @@ from tests.train.test_loop import records
 from tests.train.tiny import REPOSITORY, load, tiny_run
 from varlearn import posterior
 from varlearn.core import noise, update
-from varlearn.train import Run, RunFolderError, WriteError, fit, to_json
+from varlearn.train import PeerError, Run, RunFolderError, WriteError, fit, to_json
 from varlearn.train.build import build_batches, build_model
-from varlearn.train.errors import PeerError
 from varlearn.train.processes import Processes, processes
 
 pytestmark = pytest.mark.usefixtures("tiny_data")

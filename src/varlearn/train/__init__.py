@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train, from_json, to_json
-from varlearn.train.errors import Interrupted, NonFiniteLossError, RunFolderError, WriteError
+from varlearn.train.errors import Interrupted, NonFiniteLossError, PeerError, RunFolderError, WriteError
 
 if TYPE_CHECKING:
     from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
@@ -23,6 +23,7 @@ __all__ = [
     "Model",
     "NonFiniteLossError",
     "Optim",
+    "PeerError",
     "Run",
     "RunFolder",
     "RunFolderError",
