@@ -63,6 +63,7 @@ CASES: dict[str, Case] = {
     "gpt2_355m": Case(models.gpt2_355m, 354_599_936, {}, _tokens(50, 12), (12, 50304), False),
     "gpt2_773m": Case(models.gpt2_773m, 773_582_080, {}, _tokens(50, 12), (12, 50304), False),
     "gpt2_10m": Case(models.gpt2_10m, 9_999_680, _GPT2, _tokens(50, 12), (12, 50), False),
+    "gpt2_3m": Case(models.gpt2_3m, 3_279_104, _GPT2, _tokens(50, 12), (12, 50), False),
     "gpt2_tiny": Case(models.gpt2_tiny, 34_976, _GPT2, _tokens(50, 12), (12, 50), False),
 }
 TOO_LARGE = {"gpt2_125m", "gpt2_355m", "gpt2_773m"}  # to be run here; the same class as the small ones

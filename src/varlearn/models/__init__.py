@@ -9,7 +9,7 @@ blocks, of which few differ: `for block in model.blocks: block.compile(dynamic=F
 from varlearn.models.alexnet import alexnet
 from varlearn.models.densenet121 import densenet121
 from varlearn.models.frn import FilterResponseNorm
-from varlearn.models.gpt2 import GPT2, gpt2_10m, gpt2_125m, gpt2_355m, gpt2_773m, gpt2_tiny
+from varlearn.models.gpt2 import GPT2, gpt2_3m, gpt2_10m, gpt2_125m, gpt2_355m, gpt2_773m, gpt2_tiny
 from varlearn.models.gru import gru
 from varlearn.models.lenet import lenet
 from varlearn.models.mlp import mlp
@@ -23,6 +23,7 @@ __all__ = [
     "FilterResponseNorm",
     "alexnet",
     "densenet121",
+    "gpt2_3m",
     "gpt2_10m",
     "gpt2_125m",
     "gpt2_355m",

@@ -146,6 +146,15 @@ def gpt2_10m(vocab: int = BYTES, context: int = 256) -> GPT2:
     return GPT2(layers=8, heads=5, width=320, vocab=vocab, context=context)
 
 
+def gpt2_3m(vocab: int = BYTES, context: int = 256) -> GPT2:
+    """Build a 3M model for one core: 4 layers, 4 heads, width 256, on bytes; arguments as in `gpt2_125m`.
+
+    >>> sum(p.numel() for p in gpt2_3m().parameters())
+    3279104
+    """
+    return GPT2(layers=4, heads=4, width=256, vocab=vocab, context=context)
+
+
 def gpt2_tiny(vocab: int = BYTES, context: int = 64) -> GPT2:
     """Build a model that a test trains in seconds: 2 layers, 2 heads, width 32; arguments as in `gpt2_125m`.
 

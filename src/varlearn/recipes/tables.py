@@ -128,10 +128,10 @@ def table13(scale: Scale) -> Table:
 
 
 def figure1(scale: Scale) -> Table:
-    """Figure 1: perplexity of GPT-2. At the small scale one network of 10M stands for all, on other data."""
+    """Figure 1: perplexity of GPT-2. At the small scale one network of 3M stands for all, on other data."""
     lines = _lines(paper.gpt2(), scale, recipe_of=lambda words: "-".join(words[1:]))
     if scale == "small":
-        lines = [replace(line, detail="stand-in of 10M") for line in lines if line.model == "gpt2-125m"]
+        lines = [replace(line, detail="stand-in of 3M") for line in lines if line.model == "gpt2-125m"]
     return Table("figure1", "Figure 1: GPT-2 pretraining", (Metric("perplexity", "perplexity", 1.0, 2),), tuple(lines))
 
 

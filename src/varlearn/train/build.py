@@ -27,6 +27,7 @@ IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {
     "resnet50": models.resnet50,
 }
 LANGUAGE_MODELS: dict[str, Callable[..., nn.Module]] = {
+    "gpt2_3m": models.gpt2_3m,
     "gpt2_10m": models.gpt2_10m,
     "gpt2_125m": models.gpt2_125m,
     "gpt2_355m": models.gpt2_355m,
