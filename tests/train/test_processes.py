@@ -146,3 +146,9 @@ def test_a_restarted_group_does_not_meet_the_killed_processes() -> None:
     command = [sys.executable, "-m", "tests.train.restarts"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert json.loads(done.stdout) == [[[0, 2], [1, 2]]] * 3, done.stderr
+
+
+def test_a_group_can_be_left_while_ddp_lives() -> None:
+    command = [sys.executable, "-m", "tests.train.leaving"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240)
+    assert json.loads(done.stdout) == [40, 40], done.stderr

@@ -14,6 +14,8 @@ from torch.distributed.rendezvous import rendezvous
 
 from varlearn.train.errors import PeerError
 
+_left: list[dist.ProcessGroup | None] = []  # groups that were left, kept until the process ends
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -106,6 +108,9 @@ def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
             yield Processes(0, 1, device)
     finally:
         if ours:
+            # A DDP wrapper that outlives the group would free it while it holds the interpreter's lock. Gloo's thread
+            # may want that lock then, to let go of the last reduction's tensor, and both would wait for ever.
+            _left.append(dist.group.WORLD)
             dist.destroy_process_group()
 
 
