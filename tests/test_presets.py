@@ -47,6 +47,14 @@ def test_auto_lets_h_move_in_short_runs_and_meets_the_paper_in_long_ones() -> No
     assert presets.auto(n=10**6, steps=10)["weight_decay"] == 2e-4
 
 
+def test_auto_like_adamw_moves_a_weight_as_far_as_adamw_and_bounds_the_first_noise() -> None:
+    for n in (100, 8_000, 120_000):
+        settings = presets.auto(n=n, steps=1_000, like="adamw")
+        assert settings["lr"] * settings["clip_radius"] == pytest.approx(3e-3)
+        assert settings["ess"] == max(n, 8_000)
+        assert (settings["ess"] * settings["hess_init"]) ** -0.5 < 0.036
+
+
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "many"])
 def test_bad_numbers_are_refused(bad: object) -> None:
     with pytest.raises(ValueError, match="n=.* must be a positive integer; use the number of training examples"):
