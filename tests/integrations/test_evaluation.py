@@ -66,3 +66,10 @@ def test_values_and_no_labels() -> None:
     assert average.loss() == pytest.approx(0.5)
     average.add(torch.zeros(2, 1), None, weight=0.0)
     assert average.loss() is None
+
+
+def test_passes_in_different_orders_are_refused() -> None:
+    average = Average("classes", shift=False, labels=[0, 1])
+    average.add(torch.zeros(2, 2), [0, 1], weight=0.5)
+    with pytest.raises(ValueError, match="two passes .* in different orders.*posterior_samples=0"):
+        average.add(torch.zeros(2, 2), [1, 0], weight=0.5)

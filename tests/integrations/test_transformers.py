@@ -242,6 +242,18 @@ def test_evaluation_is_averaged_beside_the_mean(tmp_path: Path) -> None:
     assert output.metrics["test_averaged_loss"] == pytest.approx(metrics["eval_averaged_loss"])
 
 
+def test_passes_have_one_order_when_examples_are_grouped_by_length(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"settings": {"ess": 30.0}, "compute_metrics": accuracy}
+    done = trainer(tmp_path, samples=4, train_sampling_strategy="group_by_length", **options)
+    done.train()
+    metrics = done.evaluate()
+    posterior = DiagGaussian.from_optimizer(done.model, optimizer_of(done))
+    averaged = predict(done.model, posterior, batches(examples(13)), samples=4, seed=0)
+    right = averaged.log_probs.argmax(-1) == averaged.targets
+    assert metrics["eval_averaged_loss"] == pytest.approx(nll(averaged.log_probs, averaged.targets), rel=1e-5)
+    assert metrics["eval_averaged_accuracy"] == pytest.approx(right.float().mean().item())
+
+
 def test_predict_without_labels(tmp_path: Path) -> None:
     done = trainer(tmp_path, samples=2, max_steps=1)
     done.train()

@@ -71,7 +71,12 @@ def summary(logits: Tensor, labels: Tensor | None, kind: Kind, shift: bool) -> T
 
 
 class Average:
-    """The running average of passes over one data set.
+    """The running average of passes over one data set, in one order.
+
+    Args:
+        kind: see `kind_of`.
+        shift: see `summary`.
+        labels: that every pass must see, in this order, or None to take the first pass's.
 
     >>> average = Average("classes", shift=False)
     >>> for probs in ([[0.5, 0.5]], [[0.25, 0.75]]):
@@ -80,11 +85,11 @@ class Average:
     (0.9808, tensor([[0.3750, 0.6250]]))
     """
 
-    def __init__(self, kind: Kind, shift: bool) -> None:
+    def __init__(self, kind: Kind, shift: bool, labels: Any = None) -> None:
         self.kind: Kind = kind
         self._shift = shift
         self._running: Tensor | None = None
-        self._labels: Tensor | None = None
+        self._labels: Tensor | None = None if labels is None else torch.as_tensor(labels)
 
     @property
     def predictions(self) -> Tensor:
@@ -93,14 +98,24 @@ class Average:
         return self._running
 
     def add(self, predictions: Any, labels: Any, weight: float) -> None:
-        """Add one pass: what `summary` returned, joined over batches, with the weight of its sample."""
+        """Add one pass: what `summary` returned, joined over batches, with the weight of its sample.
+
+        Raises:
+            ValueError: if the labels are not those of the passes before.
+        """
+        labels = None if labels is None else torch.as_tensor(labels)
+        if labels is not None and self._labels is not None and not torch.equal(labels, self._labels):
+            raise ValueError(
+                "two passes over the evaluation data saw the examples in different orders, so that they cannot be "
+                "averaged; use a data loader that does not shuffle, or posterior_samples=0"
+            )
+        self._labels = labels
         values = torch.as_tensor(predictions)
         if self.kind == "values":
             self._running = weight * values if self._running is None else self._running + weight * values
         else:
             log_weight = torch.tensor([weight], dtype=torch.float64).log()
             self._running = log_average(values[None], log_weight, self._running)
-        self._labels = None if labels is None else torch.as_tensor(labels)
 
     def loss(self) -> float | None:
         """Mean negative log-probability of the labels (squared error for values) over examples or tokens."""

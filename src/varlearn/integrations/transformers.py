@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import SequentialSampler
 
 from varlearn.integrations.evaluation import Average, Kind, kind_of, summary
 from varlearn.integrations.peft import is_peft_model, load_adapter_posterior
@@ -132,8 +133,9 @@ class PosteriorTrainer(_Base):
             return output
         for _, component in components(posterior):
             check_fits(component, self._plain_model())
-        at_mean = self._average(dataloader, Point(posterior.mean, fixed=posterior.fixed))
-        averaged = self._average(dataloader, posterior)
+        labels = output.label_ids if len(self.label_names) == 1 else None
+        at_mean = self._average(dataloader, Point(posterior.mean, fixed=posterior.fixed), labels)
+        averaged = self._average(dataloader, posterior, labels)
         metrics: dict[str, Any] = {"at_mean_loss": at_mean.loss(), "averaged_loss": averaged.loss()}
         if averaged.kind != "tokens":
             output = output._replace(predictions=averaged.predictions.numpy())
@@ -166,7 +168,12 @@ class PosteriorTrainer(_Base):
         self._kind = kind_of(logits, labels, getattr(config, "vocab_size", None))
         return None, summary(logits, labels, self._kind, self._shifts()), labels
 
-    def _average(self, dataloader: Any, posterior: Posterior) -> Average:
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        """As the Trainer's, in an order that is the same for every pass; grouping by length shuffles anew each time."""
+        sampler = super()._get_eval_sampler(eval_dataset)
+        return sampler if sampler is None or isinstance(sampler, SequentialSampler) else list(sampler)
+
+    def _average(self, dataloader: Any, posterior: Posterior, labels: Any) -> Average:
         """The average over the posterior's samples, in as many passes of the Trainer's loop."""
         model, average = self._plain_model(), None
         parts = strata(posterior, self.posterior_samples)
@@ -178,7 +185,7 @@ class PosteriorTrainer(_Base):
                     sampler.draw(model, self.posterior_seed, draw * len(parts) + number)
                     output = super().evaluation_loop(dataloader, "Prediction", prediction_loss_only=False)
                     assert self._kind is not None
-                    average = average or Average(self._kind, self._shifts())
+                    average = average or Average(self._kind, self._shifts(), labels)
                     average.add(output.predictions, output.label_ids, weight / samples)
         assert average is not None
         return average
