@@ -18,6 +18,8 @@ CALLS: list[Callable[[], presets.Preset]] = [
     lambda: presets.pretrain_gpt2("773M"),
     lambda: presets.finetune(n=2_500),
     lambda: presets.lora(n=2_500),
+    lambda: presets.finetune(n=2_500, steps=100),
+    lambda: presets.lora(n=2_500, steps=100),
 ]
 
 
@@ -87,3 +89,27 @@ def test_noise_lifts_h_by_as_much_as_auto_says() -> None:
         if step >= 1_000:
             levels.append(opt.state[weight]["hess"].mean().item())
     assert sum(levels) / len(levels) == pytest.approx((1 - beta2) * ess * slope**2 / 2, rel=0.05)
+
+
+def test_short_finetuning_moves_weights_of_small_gradients_and_keeps_the_noise() -> None:
+    sigmas, moves = [], []
+    for steps in (None, 100):
+        settings = presets.finetune(n=1_000, steps=steps)
+        weight = nn.Parameter(torch.zeros(50))
+        opt = IVON([weight], **settings)
+        for _ in range(10):
+            with opt.sampled_params(train=True):
+                opt.zero_grad()
+                (1e-5 * weight).sum().backward()
+            opt.step()
+        moves.append(-weight.detach().mean().item())
+        sigmas.append((settings["ess"] * (settings["hess_init"] + settings["weight_decay"])) ** -0.5)
+    assert sigmas[1] == pytest.approx(sigmas[0], rel=0.01)
+    assert moves == pytest.approx([10 * 0.1 * 1e-5, 10 * 0.05 * 1e-3], rel=0.02)
+
+
+def test_long_finetuning_is_the_papers() -> None:
+    assert presets.finetune(n=1_000, steps=1_000) == presets.finetune(n=1_000)
+    assert presets.lora(n=1_000, steps=1_000) == presets.lora(n=1_000)
+    with pytest.raises(ValueError, match="steps=0 must be a positive integer"):
+        presets.lora(n=1_000, steps=0)

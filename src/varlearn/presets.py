@@ -132,7 +132,7 @@ def pretrain_gpt2(size: Literal["125M", "355M", "773M"] = "125M") -> Preset:
     }
 
 
-def finetune(n: int) -> Preset:
+def finetune(n: int, steps: int | None = None) -> Preset:
     """Finetuning a pretrained transformer, as the paper does on GLUE: 500 steps of warm-up, cosine to 0, batches of 32.
 
     - lr 0.1 (0.2 works too), not rescaled, with clip_radius 1e-3: a weight moves by at most 1e-4 in a step.
@@ -140,13 +140,27 @@ def finetune(n: int) -> Preset:
       paper says "larger than n" without a number; this one is ours.
     - hess_init 1, weight_decay 1e-5. With `prior_mean="init"` a larger weight decay is possible.
 
+    With h = 1 a step is 0.1 times the gradient, which is small in a pretrained network: a hundred steps go nowhere. For
+    runs of less than 1,000 steps, if `steps` says so:
+
+    - hess_init 1e-3 and ess 1e9, the same sigma of 1e-3: now the clip radius decides, and every weight with a gradient
+      moves by the same amount.
+    - lr 0.05: that amount is 5e-5. AdamW's usual step is a fraction of its learning rate, so this is like 2e-4 there;
+      0.1 did as well, 0.2 is too much.
+    - beta2 as above: h does not move. With 1 - 1/steps it does, and one seed of three came out far worse.
+
     Args:
         n: number of training examples.
+        steps: number of calls of `step()` in the whole run; None for the paper's settings.
 
     >>> finetune(2_500)["ess"]
     1000000.0
+    >>> finetune(2_500, steps=300)["hess_init"], finetune(2_500, steps=3_000)["hess_init"]
+    (0.001, 1.0)
     """
     _check_positive("n", n)
+    if _is_short(steps):
+        return finetune(n) | {"lr": 0.05, "ess": max(1e9, float(n)), "hess_init": 1e-3}
     return {
         "lr": 0.1,
         "ess": max(1e6, float(n)),
@@ -158,19 +172,31 @@ def finetune(n: int) -> Preset:
     }
 
 
-def lora(n: int) -> Preset:
+def lora(n: int, steps: int | None = None) -> Preset:
     """Low-rank adapters of a frozen transformer, in the manner of the authors' later practice.
 
     - lr 0.03 with clip_radius 1e-3; hess_init 1e-3: adapters have few weights with large curvature.
     - ess at least 10^7: the adapters start at zero effect, and noise on both factors multiplies.
+    - lr 1 instead for less than 1,000 steps: adapters start at zero and have a way to go; a weight moves by up to 1e-3
+      in a step, as with AdamW at 3e-3.
 
     Args:
         n: number of training examples.
+        steps: number of calls of `step()` in the whole run; None for a long one.
 
     >>> lora(10_000)["hess_init"]
     0.001
+    >>> lora(10_000, steps=100)["lr"]
+    1.0
     """
-    return finetune(n) | {"lr": 0.03, "ess": max(1e7, float(n)), "hess_init": 1e-3}
+    return finetune(n) | {"lr": 1.0 if _is_short(steps) else 0.03, "ess": max(1e7, float(n)), "hess_init": 1e-3}
+
+
+def _is_short(steps: int | None) -> bool:
+    if steps is None:
+        return False
+    _check_positive("steps", steps)
+    return steps < 1_000
 
 
 def _check_positive(name: str, value: int) -> None:
