@@ -31,7 +31,7 @@ def auto(n: int, steps: int, like: Literal["sgd", "adamw"] = "sgd") -> Preset:
 
     - lr 0.5: the momentum is an average, so with rescaling the first steps are those of SGD's 0.05 with momentum 0.9,
       and grow as h falls. With 1 the NLL on MNIST is a quarter worse (`experiments/presets_auto`), with 2 digits
-      diverged.
+      diverged. Networks with normalization layers take 1 (`experiments/table1_images`).
 
     For recurrent networks and others where AdamW is the usual choice (`like="adamw"`; for a GPT from scratch
     `pretrain_gpt2` did better, also in a short run):
