@@ -13,6 +13,7 @@ from torch import nn
 from tests.integrations.test_transformers import optimizer_of, trainer
 
 VARIANTS: dict[str, dict[str, Any]] = {"own mean": {"average_tokens_across_devices": False}, "default": {}}
+kept: list[Any] = []
 
 
 def worker(rank: int, port: int, folder: str) -> None:
@@ -34,6 +35,7 @@ def worker(rank: int, port: int, folder: str) -> None:
             "decayed": done.get_decay_parameter_names(model),
         }
     torch.save(found, f"{folder}/{rank}.pt")
+    kept.append(dist.group.WORLD)  # else DDP would free it last, and might wait for gloo's thread for ever
     dist.destroy_process_group()
 
 
