@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib import pyplot
 
 from varlearn import posterior
@@ -70,6 +71,17 @@ def summary(out: Path) -> dict[str, Any]:
     return found
 
 
+def pairs_nll(folder: RunFolder) -> float:
+    """NLL per byte of the counts of byte pairs in the training text, 0.01 added to each: what little learning gives."""
+    run = folder.read_run()
+    train, test = (build_examples(run, split).inputs for split in ("train", "test"))
+    assert isinstance(train, torch.Tensor)
+    assert isinstance(test, torch.Tensor)
+    train, test = train.long(), test.long()
+    counts = torch.bincount(256 * train[:-1] + train[1:], minlength=256**2).view(256, 256) + 0.01
+    return -(counts / counts.sum(1, keepdim=True))[test[:-1], test[1:]].log().mean().item()
+
+
 def groups(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Finished float32 runs by settings: mean and standard deviation over seeds."""
     keys = sorted({(run["method"], run["lr"], run.get("hess_init"), run.get("ess")) for run in finished(runs)}, key=str)
@@ -108,45 +120,45 @@ def precisions(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 exact = {step: nll for step, nll, _ in full["curve"]}
                 pairs = [[step, exact[step], nll] for step, nll, _ in low["curve"] if step in exact]
                 losses = dict(map(tuple, full["loss"]))
-                gaps = [abs(loss - losses[step]) for step, loss in low["loss"] if step in losses]
+                trained = [[step, losses[step], loss] for step, loss in low["loss"] if step in losses]
                 names = {key: low[key] for key in ("method", "lr", "seed")}
                 made.append(
                     {
                         **names,
                         "steps": low["steps"],
                         "eval_nll": pairs,
+                        "loss": trained,
                         "largest_eval_gap": max((abs(a - b) for _, a, b in pairs), default=None),
-                        "largest_loss_gap": max(gaps),
-                        "mean_loss_gap": statistics.fmean(gaps),
+                        "largest_loss_gap": max((abs(a - b) for _, a, b in trained), default=None),
                     }
                 )
     return made
 
 
 def draw(runs: list[dict[str, Any]]) -> None:
-    """Validation perplexity against steps: IVON and every learning rate of AdamW; bf16 beside float32."""
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    """Validation perplexity against steps, each learning rate of AdamW apart; bf16 beside float32 if there is any."""
+    pairs = [pair for pair in precisions(runs) if pair["eval_nll"]]
+    figure, axes = pyplot.subplots(
+        1, 2 if pairs else 1, figsize=(10 if pairs else 6, 4), squeeze=False, constrained_layout=True
+    )
     colours = pyplot.get_cmap("tab10").colors  # pyright: ignore[reportAttributeAccessIssue]
     names: dict[tuple[str, float], int] = {}
     for run in finished(runs):
         key = (run["method"], run["lr"])
-        new = key not in names
+        label = None if key in names else f"{TITLES[run['method']]}, lr {run['lr']:g}"
         number = names.setdefault(key, len(names))
-        label = f"{TITLES[run['method']]}, lr {run['lr']:g}" if new else None
-        line = {"color": colours[number], "marker": "os^vD"[number], "markersize": 4, "linewidth": 1.2}
-        left.plot(*zip(*((step, value) for step, _, value in run["curve"]), strict=True), label=label, **line)
-    left.set(xlabel="step", ylabel="validation perplexity per byte, at the mean", yscale="log")
-    left.set_title("float32")
-    left.legend()
-    for number, pair in enumerate(precisions(runs)):
-        for column, (name, style) in enumerate((("float32", "-"), ("bf16 autocast", "--")), 1):
+        steps, values = [row[0] for row in run["curve"]], [row[2] for row in run["curve"]]
+        axes[0, 0].plot(steps, values, marker="os^vD"[number], markersize=4, color=colours[number], label=label)
+    axes[0, 0].set(title="float32", xlabel="step", ylabel="validation perplexity per byte, at the mean")
+    axes[0, 0].legend()
+    for number, pair in enumerate(pairs):
+        for column, (name, style) in enumerate((("float32", "-o"), ("bf16 autocast", "--x")), 1):
             steps, values = [row[0] for row in pair["eval_nll"]], [row[column] for row in pair["eval_nll"]]
             label = f"{TITLES[pair['method']]}, {name}"
-            right.plot(steps, values, style, marker="os"[column - 1], markersize=4, color=colours[number], label=label)
-    right.set(xlabel="step", ylabel="validation NLL per byte, at the mean")
-    right.set_title("bf16 beside float32")
-    if right.lines:
-        right.legend()
+            axes[0, 1].plot(steps, values, style, markersize=6, color=colours[number], label=label)
+    if pairs:
+        axes[0, 1].set(title="bf16 beside float32", xlabel="step", ylabel="validation NLL per byte, at the mean")
+        axes[0, 1].legend()
     for kind in ("png", "svg"):
         figure.savefig(HERE / f"curves.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None)
 
@@ -154,9 +166,10 @@ def draw(runs: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Read the runs that are named; write the results and the figure; print the groups."""
     runs = [summary(Path(out)) for out in sys.argv[1:]]
-    found = {"groups": groups(runs), "bf16": precisions(runs), "runs": runs}
+    pairs = pairs_nll(RunFolder(Path(sys.argv[1])))
+    found = {"groups": groups(runs), "bf16": precisions(runs), "byte_pairs_nll": pairs, "runs": runs}
     (HERE / "results.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps({"groups": found["groups"], "bf16": found["bf16"]}, indent=1))
+    print(json.dumps({name: value for name, value in found.items() if name != "runs"}, indent=1))
     draw(runs)
 
 
