@@ -216,6 +216,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--tasks", choices=list(TRAIN), nargs="+", default=list(TRAIN))
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*pin_memory.*")
     transformers.logging.set_verbosity_error()
@@ -242,7 +243,7 @@ def main() -> None:
             if which not in best or done["mean"]["nll"] < best[which][0]:
                 best[which] = done["mean"]["nll"], settings
     for seed in range(options.seeds):
-        for task, parts in data.items():
+        for task, parts in ((task, data[task]) for task in options.tasks):
             for which, (_, settings) in best.items():
                 entry = {"task": task, "optimizer": which[0], "method": which[1], "seed": seed, "settings": settings}
                 if known(results["runs"], entry) is None:
