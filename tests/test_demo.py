@@ -39,7 +39,7 @@ def test_a_small_run_prints_a_row_for_each_method_and_draws(tmp_path: Path, caps
 
 def test_what_is_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = demo.compare(1, tmp_path, steps=3)
-    monkeypatch.setattr("varlearn.recipes.reproduce.fit", None)
+    monkeypatch.setattr("varlearn.train.fit", None)
     after = demo.compare(1, tmp_path, steps=3)
     assert all(torch.equal(before[row][0].test, after[row][0].test) for row in ROWS)
 
