@@ -84,15 +84,12 @@ def pairs_nll(folder: RunFolder) -> float:
 
 def groups(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Finished float32 runs by settings: mean and standard deviation over seeds."""
-    keys = sorted({(run["method"], run["lr"], run.get("hess_init"), run.get("ess")) for run in finished(runs)}, key=str)
+    names = ("method", "lr", "hess_init", "ess", "of")
+    keys = sorted({tuple(run.get(name) for name in names) for run in finished(runs)}, key=str)
     made = []
-    for method, lr, hess_init, ess in keys:
-        same = [
-            run
-            for run in finished(runs)
-            if (run["method"], run["lr"], run.get("hess_init"), run.get("ess")) == (method, lr, hess_init, ess)
-        ]
-        entry: dict[str, Any] = {"method": method, "lr": lr, "hess_init": hess_init, "ess": ess}
+    for key in keys:
+        same = [run for run in finished(runs) if tuple(run.get(name) for name in names) == key]
+        entry: dict[str, Any] = dict(zip(names, key, strict=True))
         entry |= {"seeds": [run["seed"] for run in same], "tuning_nll": spread([run["tuning_nll"] for run in same])}
         for kind in ("mean", "averaged"):
             if kind in same[0]:
@@ -136,14 +133,15 @@ def precisions(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw(runs: list[dict[str, Any]]) -> None:
-    """Validation perplexity against steps, each learning rate of AdamW apart; bf16 beside float32 if there is any."""
+    """Validation perplexity of the longest runs against steps; bf16 beside float32 if there is any."""
     pairs = [pair for pair in precisions(runs) if pair["eval_nll"]]
     figure, axes = pyplot.subplots(
         1, 2 if pairs else 1, figsize=(10 if pairs else 6, 4), squeeze=False, constrained_layout=True
     )
     colours = pyplot.get_cmap("tab10").colors  # pyright: ignore[reportAttributeAccessIssue]
     names: dict[tuple[str, float], int] = {}
-    for run in finished(runs):
+    longest = max(run["of"] for run in finished(runs))
+    for run in (run for run in finished(runs) if run["of"] == longest):
         key = (run["method"], run["lr"])
         label = None if key in names else f"{TITLES[run['method']]}, lr {run['lr']:g}"
         number = names.setdefault(key, len(names))
