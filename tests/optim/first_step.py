@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tests.optim.contract import TinyNet
+from tests.optim.contract import TinyNet, mse
 from varlearn import IVON
 
 ESS, DECAY, H0, BETA1, BETA2 = 100.0, 0.01, 0.5, 0.9, 0.99
@@ -39,6 +39,14 @@ class Samples:
         grads = torch.autograd.grad(loss, self.params, retain_graph=True)
         self.grads.append([grad.double() for grad in grads])
         self.offsets.append([p.detach().double() - mean for p, mean in zip(self.params, self.mean, strict=True)])
+
+    def take(self, opt: IVON, model: TinyNet, count: int) -> None:
+        """Backward in `count` blocks, each at a batch of its own; gradients are not cleared in between."""
+        for index in range(count):
+            with opt.sampled_params(train=True):
+                loss = mse(model, index)
+                self.record(loss)
+                loss.backward()
 
     def check(self, opt: IVON, factor: float = 1.0, hess_factor: float | None = None, rtol: float = 1e-4) -> None:
         """The state after the step is the paper's, the gradients having been multiplied by `factor` in between."""

@@ -37,11 +37,7 @@ def test_clip_grad_norm_after_the_block_scales_ghat_and_hhat(count: int) -> None
 def test_max_grad_norm_scales_ghat_alone(count: int) -> None:
     model, opt = fresh(max_grad_norm=0.1)
     samples = Samples(model)
-    for index in range(count):
-        with opt.sampled_params(train=True):
-            loss = mse(model, index)
-            samples.record(loss)
-            loss.backward()
+    samples.take(opt, model, count)
     mean_grad = [torch.stack(grads).mean(0) for grads in zip(*samples.grads, strict=True)]
     opt.step()
     samples.check(opt, factor=0.1 / (norm(mean_grad) + 1e-6), hess_factor=1.0)
@@ -89,11 +85,7 @@ def halve_by_assignment(param: nn.Parameter) -> None:
 def test_gradients_scaled_by_hand_between_block_and_step(halve: Callable[[nn.Parameter], None], count: int) -> None:
     model, opt = fresh()
     samples = Samples(model)
-    for index in range(count):
-        with opt.sampled_params(train=True):
-            loss = mse(model, index)
-            samples.record(loss)
-            loss.backward()
+    samples.take(opt, model, count)
     for param in model.parameters():
         halve(param)
     opt.step()
