@@ -1,17 +1,16 @@
 /* The fused CPU path: lines 2 to 7 of Algorithm 1 for lists of float32 tensors, one pass over memory for each call.
  *
- * Twin of core/noise.py (the numbers) and core/update.py (the rule); the tests compare them at every step. Plain C with
- * OpenMP: the compiler makes vector code of whatever width the machine has. Python passes raw addresses (native.py).
+ * Twin of core/noise.py (the numbers) and core/update.py (the rule); the tests compare them at every step. C with the
+ * vectors of GCC and Clang (native_vector.h) and OpenMP. Python passes raw addresses (native.py).
  *
- * Work is cut into blocks of 128 elements. A block goes through a chain of short loops over small arrays that stay in
- * the first-level cache, because a long loop body runs out of the processor's scheduling window and waits for its own
- * latencies: one loop for everything took 1.3 times as long. */
+ * A block of elements goes through a chain of short stages, each for all vectors of the block. One vector after the
+ * other through the whole chain would wait for its own latencies. */
 
 #include "native_noise.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { CHUNK = 32 * BLOCK };          /* what a thread takes at least */
+enum { CHUNK = 1 << 12 };             /* what a thread takes at least */
 enum { PARALLEL_FROM = 4 * CHUNK };   /* elements below which waking the other threads costs more than it saves */
 enum { STREAM_FROM = 1 << 22 };       /* elements above which a copy does not stay in the cache anyway */
 
@@ -24,10 +23,6 @@ typedef struct {
 INLINE uint64_t key_of(Key k) { return k.draw ? mix((*k.draw ^ k.key) + GOLDEN) : k.key; }
 
 /* ---- line 2: a sample ---- */
-
-/* NaN stays NaN, as in torch.clamp. */
-INLINE float at_least(float x, float low) { return x < low ? low : x; }
-INLINE float clamp(float x, float low, float high) { x = at_least(x, low); return x > high ? high : x; }
 
 typedef struct {
     float scale;    /* sign / sqrt(lambda) */
@@ -46,43 +41,32 @@ typedef struct {
 } Draw;
 
 /* The divider works on sigma while the other units hash: apart, a sample takes 1.1 times as long. */
-INLINE void draw_block(float *param, const float *mean, const float *hess, Counter counter, Scale s)
+INLINE void draw_block(float *param, const float *mean, const float *hess, Words counter, Scale s)
 {
-    Lanes angle ALIGNED, radius ALIGNED;
-    Normals noise ALIGNED;
-    float std[BLOCK] ALIGNED;
-    for (int group = 0; group < GROUPS; group++) {
-        hash(&angle, &radius, group, &counter);
-        #pragma omp simd
-        for (int j = 2 * GROUP * group; j < 2 * GROUP * (group + 1); j++)
-            std[j] = s.scale / sqrtf(at_least(hess[j] + s.decay, s.lowest));
+    Vec noise[TOGETHER], std[TOGETHER];
+    Hashed hashed;
+    EACH(k, TOGETHER) {
+        hash(&hashed, k, counter);
+        std[k] = s.scale / root(at_least(load(hess, k) + s.decay, s.lowest));
     }
-    box_muller(&noise, &angle, &radius);
-    #pragma omp simd
-    for (int i = 0; i < BLOCK; i++)
-        param[i] = mean[i] + std[i] * noise.real[i];
+    box_muller(noise, &hashed);
+    EACH(k, TOGETHER) store(param, k, load(mean, k) + std[k] * noise[k]);
 }
 
-/* Copy past the cache where the copy would not stay in it; an ordinary store first reads what it overwrites. */
-INLINE void copy_block(float *restrict to, const float *restrict from, int stream)
+INLINE void copy_block(float *to, const float *from, int past_cache)
 {
-    (void)stream;
-#ifdef __AVX__
-    if (stream && (uintptr_t)to % 32 == 0) {
-        for (int i = 0; i < BLOCK; i += 8)
-            _mm256_stream_ps(to + i, _mm256_loadu_ps(from + i));
-        return;
-    }
-#endif
-    memcpy(to, from, BLOCK * sizeof *to);
+    if (past_cache && (uintptr_t)to % sizeof(Vec) == 0)
+        EACH(k, TOGETHER) stream(to, k, load(from, k));
+    else
+        memcpy(to, from, BLOCK * sizeof *to);
 }
 
-static int sample_span(const Draw *t, Scale s, int64_t start, int64_t stop, int stream)
+static int sample_span(const Draw *t, Scale s, int64_t start, int64_t stop, int past_cache)
 {
     const uint64_t key = key_of(t->key);
     for (; start + BLOCK <= stop; start += BLOCK) {
         if (t->kept)
-            copy_block(t->kept + start, t->mean + start, stream);
+            copy_block(t->kept + start, t->mean + start, past_cache);
         draw_block(t->param + start, t->mean + start, t->hess + start, counter_at(key, start), s);
     }
     if (start < stop) {
@@ -98,23 +82,23 @@ static int sample_span(const Draw *t, Scale s, int64_t start, int64_t stop, int 
     return 1;
 }
 
-static int draw_span(const void *task, int64_t start, int64_t stop, int stream)
+static int draw_span(const void *task, int64_t start, int64_t stop, int past_cache)
 {
     const Draw t = *(const Draw *)task;
-    return sample_span(&t, *t.scale, start, stop, stream);
+    return sample_span(&t, *t.scale, start, stop, past_cache);
 }
 
 /* The sample comes out: the mean is copied back, or the noise subtracted. */
-static int restore_span(const void *task, int64_t start, int64_t stop, int stream)
+static int restore_span(const void *task, int64_t start, int64_t stop, int past_cache)
 {
     Draw t = *(const Draw *)task;
     Scale s = *t.scale;
     if (!t.kept) {
         s.scale = -s.scale;
-        return sample_span(&t, s, start, stop, stream);
+        return sample_span(&t, s, start, stop, past_cache);
     }
     for (; start + BLOCK <= stop; start += BLOCK)
-        copy_block(t.param + start, t.kept + start, stream);
+        copy_block(t.param + start, t.kept + start, past_cache);
     memcpy(t.param + start, t.kept + start, (size_t)(stop - start) * sizeof(float));
     return 1;
 }
@@ -158,72 +142,69 @@ typedef struct {
     const float *grad, *estimate, *prior_mean;
 } Block;
 
-/* hhat = ghat epsilon / sigma; on the way 1 / (2 (h + delta)), again while the other units hash. */
-INLINE void reparam(float *restrict estimate, float *restrict half_inverse, const Block *b, Counter counter,
-                    const Hyper *s)
+/* Line 3: hhat = ghat epsilon / sigma of one sample, or ghat^2, or what the caller has. */
+INLINE void estimate_block(Vec *estimate, int approximation, const Block *b, Words counter, const Hyper *s)
 {
-    Lanes angle ALIGNED, radius ALIGNED;
-    Normals noise ALIGNED;
-    const float *hess = b->hess, *grad = b->grad;
-    for (int group = 0; group < GROUPS; group++) {
-        hash(&angle, &radius, group, &counter);
-        #pragma omp simd
-        for (int j = 2 * GROUP * group; j < 2 * GROUP * (group + 1); j++) {
-            estimate[j] = sqrtf(at_least(hess[j] + s->noise_decay, s->noise_lowest)) * s->noise_scale;
-            half_inverse[j] = 0.5f / at_least(hess[j] + s->decay, s->lowest);
+    if (approximation == REPARAM) {
+        Vec noise[TOGETHER];
+        Hashed hashed;
+        EACH(k, TOGETHER) {
+            hash(&hashed, k, counter);
+            Vec precision = at_least(load(b->hess, k) + s->noise_decay, s->noise_lowest);
+            estimate[k] = root(precision) * s->noise_scale * load(b->grad, k);
+        }
+        box_muller(noise, &hashed);
+        EACH(k, TOGETHER) estimate[k] *= noise[k];
+    } else if (approximation == GIVEN) {
+        EACH(k, TOGETHER) estimate[k] = load(b->estimate, k);
+    } else {
+        EACH(k, TOGETHER) {
+            Vec grad = load(b->grad, k) * s->grad_factor;
+            estimate[k] = grad * grad;
         }
     }
-    box_muller(&noise, &angle, &radius);
-    #pragma omp simd
-    for (int i = 0; i < BLOCK; i++)
-        estimate[i] *= grad[i] * noise.real[i];
+    EACH(k, TOGETHER) estimate[k] = clamp(estimate[k], -s->largest, s->largest);
 }
 
-INLINE void step_block(const Block *b, Counter counter, const Hyper *s)
+INLINE void step_block(int approximation, const Block *b, Words counter, const Hyper *s)
 {
-    float estimate[BLOCK] ALIGNED, half_inverse[BLOCK] ALIGNED;
-    float *restrict mean = b->mean, *restrict momentum = b->momentum, *restrict hess = b->hess;
-    const float *restrict grad = b->grad, *restrict prior_mean = b->prior_mean;
-    if (s->approximation == REPARAM) {
-        reparam(estimate, half_inverse, b, counter, s);
-    } else {
-        const float *given = s->approximation == GIVEN ? b->estimate : NULL;
-        #pragma omp simd
-        for (int i = 0; i < BLOCK; i++)
-            half_inverse[i] = 0.5f / at_least(hess[i] + s->decay, s->lowest);
-        for (int i = 0; i < BLOCK; i++)
-            estimate[i] = given ? given[i] : grad[i] * s->grad_factor * (grad[i] * s->grad_factor);
-    }
     const Hyper c = *s;
-    #pragma omp simd
-    for (int i = 0; i < BLOCK; i++) {
-        /* h + d (1 + x/2) with d = (1 - beta2)(hhat - h) and x = d / (h + delta): +inf at worst, never NaN. */
-        float h = hess[i];
-        float d = (clamp(estimate[i], -c.largest, c.largest) - h) * c.hess_weight;
-        hess[i] = clamp(h + d * (1.0f + d * half_inverse[i]), c.lowest_hess, c.largest);
+    Vec d[TOGETHER], g[TOGETHER], h[TOGETHER];
+    estimate_block(d, approximation, b, counter, s);
+    /* h + d (1 + x/2) with d = (1 - beta2)(hhat - h) and x = d / (h + delta): +inf at worst, never NaN. */
+    EACH(k, TOGETHER) {
+        h[k] = load(b->hess, k);
+        d[k] = (d[k] - h[k]) * c.hess_weight;
     }
-    #pragma omp simd
-    for (int i = 0; i < BLOCK; i++) {
-        float m = mean[i], g = c.beta1 * momentum[i] + c.grad_weight * grad[i];
-        float precision = at_least(hess[i] + c.decay, c.lowest);
-        float direction = (g * c.debias + c.decay * (m - prior_mean[i])) / precision;
-        momentum[i] = g;
-        mean[i] = clamp(m - c.lr * clamp(direction, -c.clip_radius, c.clip_radius), -c.largest_mean, c.largest_mean);
+    EACH(k, TOGETHER) {
+        Vec relative = d[k] / at_least(h[k] + c.decay, c.lowest);
+        h[k] = clamp(h[k] + d[k] * (1.0f + 0.5f * relative), c.lowest_hess, c.largest);
+        store(b->hess, k, h[k]);
+    }
+    EACH(k, TOGETHER) {
+        g[k] = c.beta1 * load(b->momentum, k) + c.grad_weight * load(b->grad, k);
+        store(b->momentum, k, g[k]);
+    }
+    EACH(k, TOGETHER) {
+        Vec m = load(b->mean, k);
+        Vec direction = g[k] * c.debias + c.decay * (m - load(b->prior_mean, k));
+        direction = clamp(direction / at_least(h[k] + c.decay, c.lowest), -c.clip_radius, c.clip_radius);
+        store(b->mean, k, clamp(m - c.lr * direction, -c.largest_mean, c.largest_mean));
     }
 }
 
-static int step_span(const void *task, int64_t start, int64_t stop, int stream)
+INLINE void steps(int approximation, const Step *task, int64_t start, int64_t stop)
 {
-    const Step t = *(const Step *)task;
+    const Step t = *task;
+    const Hyper hyper = *t.hyper;
     const uint64_t key = key_of(t.key);
     float everywhere[BLOCK];
-    (void)stream;
     for (int i = 0; i < BLOCK; i++)
-        everywhere[i] = t.hyper->prior_mean;
+        everywhere[i] = hyper.prior_mean;
     for (; start + BLOCK <= stop; start += BLOCK) {
         Block b = {t.mean + start, t.momentum + start, t.hess + start, t.grad + start,
                    t.estimate ? t.estimate + start : NULL, t.prior_mean ? t.prior_mean + start : everywhere};
-        step_block(&b, counter_at(key, start), t.hyper);
+        step_block(approximation, &b, counter_at(key, start), &hyper);
     }
     if (start < stop) {
         float mean[BLOCK] = {0}, momentum[BLOCK] = {0}, hess[BLOCK] = {0}, grad[BLOCK] = {0}, estimate[BLOCK] = {0};
@@ -237,10 +218,27 @@ static int step_span(const void *task, int64_t start, int64_t stop, int stream)
         if (t.prior_mean)
             memcpy(everywhere, t.prior_mean + start, bytes);
         Block b = {mean, momentum, hess, grad, estimate, everywhere};
-        step_block(&b, counter_at(key, start), t.hyper);
+        step_block(approximation, &b, counter_at(key, start), &hyper);
         memcpy(t.mean + start, mean, bytes);
         memcpy(t.momentum + start, momentum, bytes);
         memcpy(t.hess + start, hess, bytes);
+    }
+}
+
+/* What is known when the loop is compiled need not be asked in it. */
+static int step_span(const void *task, int64_t start, int64_t stop, int past_cache)
+{
+    const Step *t = task;
+    (void)past_cache;
+    switch (t->hyper->approximation) {
+    case REPARAM:
+        steps(REPARAM, t, start, stop);
+        break;
+    case SQUARED_GRADIENT:
+        steps(SQUARED_GRADIENT, t, start, stop);
+        break;
+    default:
+        steps(GIVEN, t, start, stop);
     }
     return 1;
 }
@@ -257,29 +255,26 @@ typedef struct {
     const Hyper *hyper;     /* beta1 and grad_weight: the weights of the old mean and of the new value */
 } Fold;
 
-INLINE void fold_block(const float *grad, float *restrict grad_mean, float *restrict estimate_mean, const float *hess,
-                       Counter counter, const Hyper *s)
+INLINE void fold_block(const float *grad, float *grad_mean, float *estimate_mean, const float *hess, Words counter,
+                       const Hyper *s)
 {
-    float estimate[BLOCK] ALIGNED, unused[BLOCK] ALIGNED;
     const Block b = {NULL, NULL, (float *)hess, grad, NULL, NULL};
+    Vec estimate[TOGETHER];
     if (s->approximation == REPARAM)
-        reparam(estimate, unused, &b, counter, s);
+        estimate_block(estimate, REPARAM, &b, counter, s);
     else
-        for (int i = 0; i < BLOCK; i++)
-            estimate[i] = grad[i] * grad[i];
-    const Hyper c = *s;
-    #pragma omp simd
-    for (int i = 0; i < BLOCK; i++) {
-        estimate_mean[i] = c.beta1 * estimate_mean[i] + c.grad_weight * clamp(estimate[i], -c.largest, c.largest);
-        grad_mean[i] = c.beta1 * grad_mean[i] + c.grad_weight * grad[i];
+        estimate_block(estimate, SQUARED_GRADIENT, &b, counter, s);
+    EACH(k, TOGETHER) {
+        store(estimate_mean, k, s->beta1 * load(estimate_mean, k) + s->grad_weight * estimate[k]);
+        store(grad_mean, k, s->beta1 * load(grad_mean, k) + s->grad_weight * load(grad, k));
     }
 }
 
-static int fold_span(const void *task, int64_t start, int64_t stop, int stream)
+static int fold_span(const void *task, int64_t start, int64_t stop, int past_cache)
 {
     const Fold t = *(const Fold *)task;
-    float nowhere[BLOCK] ALIGNED = {0};
-    (void)stream;
+    float nowhere[BLOCK] = {0};
+    (void)past_cache;
     for (; start + BLOCK <= stop; start += BLOCK)
         fold_block(t.grad + start, t.grad_mean ? t.grad_mean + start : nowhere, t.estimate_mean + start, t.hess + start,
                    counter_at(t.key, start), t.hyper);
@@ -307,21 +302,24 @@ typedef struct {
 } Check;
 
 /* An exponent of ones means infinite or not a number. */
-static int check_span(const void *task, int64_t start, int64_t stop, int stream)
+static int check_span(const void *task, int64_t start, int64_t stop, int past_cache)
 {
     const float *values = ((const Check *)task)->values;
     const uint32_t ones = 0x7F800000u;
     uint32_t found = 0;
-    (void)stream;
+    (void)past_cache;
     #pragma omp simd reduction(| : found)
-    for (int64_t i = start; i < stop; i++)
-        found |= (as_bits(values[i]) & ones) == ones;
+    for (int64_t i = start; i < stop; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        found |= (bits & ones) == ones;
+    }
     return !found;
 }
 
 /* ---- work on lists of tensors ---- */
 
-typedef int (*Span)(const void *task, int64_t start, int64_t stop, int stream);
+typedef int (*Span)(const void *task, int64_t start, int64_t stop, int past_cache);
 
 /* Every task begins with its size. The chunks of all tensors form one list, so that many small tensors and a few large
  * ones are shared out alike. Each thread takes long runs of neighbours first: where threads take turns at short ones,
@@ -335,7 +333,7 @@ static int run(Span span, const char *tasks, int64_t count, size_t width, int th
         chunks += (size + CHUNK - 1) / CHUNK;
         elements += size;
     }
-    int good = 1, stream = elements >= STREAM_FROM;
+    int good = 1, past_cache = elements >= STREAM_FROM;
     #pragma omp parallel num_threads(threads) if (elements >= PARALLEL_FROM) reduction(& : good)
     {
         const char *task = tasks;
@@ -349,11 +347,9 @@ static int run(Span span, const char *tasks, int64_t count, size_t width, int th
                 size = *(const int64_t *)task;
             }
             int64_t start = (chunk - first) * CHUNK;
-            good &= span(task, start, start + CHUNK < size ? start + CHUNK : size, stream);
+            good &= span(task, start, start + CHUNK < size ? start + CHUNK : size, past_cache);
         }
-#ifdef __AVX__
-        _mm_sfence();
-#endif
+        end_stream();
     }
     return good;
 }

@@ -88,6 +88,7 @@ def of_fold(task: Fold) -> Hyper:
     lowest = update.lowest_precision(noise.weight_decay, _FLOAT32)
     return Hyper(
         approximation=_APPROXIMATIONS[task.approximation],
+        grad_factor=1.0,
         noise_scale=math.sqrt(noise.ess),
         noise_decay=noise.weight_decay,
         noise_lowest=lowest,
