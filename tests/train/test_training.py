@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tests.train.tiny import load, tiny_run
@@ -11,7 +12,7 @@ from varlearn.posterior import DiagGaussian, Point
 from varlearn.train.build import build_batches, build_model, build_optimizer
 from varlearn.train.config import Model, Run
 from varlearn.train.processes import Processes
-from varlearn.train.training import Training
+from varlearn.train.training import Training, compile_in_place
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 
@@ -178,3 +179,22 @@ def test_a_restored_state_goes_on_with_the_same_bits(method: str) -> None:
     second.load_state_dict(first.state_dict())
     advance(second, 3)
     assert torch.equal(weights(straight), weights(second))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+@torch.no_grad()
+def test_all_blocks_of_a_network_are_compiled() -> None:
+    widths = range(1, 13)  # more than PyTorch compiles of one piece of code by itself
+
+    class Block(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).relu()
+
+    model = nn.Module()
+    model.blocks = nn.Sequential(*(Block(width, width + 1) for width in widths))
+    inputs = torch.ones(2, 1)
+    expected = model.blocks(inputs)
+    with torch._dynamo.config.patch(recompile_limit=8, fail_on_recompile_limit_hit=True):
+        compile_in_place(model)
+        torch.testing.assert_close(model.blocks(inputs), expected)

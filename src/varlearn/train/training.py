@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from varlearn.train.schedule import lr_factor
 from varlearn.train.tasks import Task, as_scores, mean_loss, score_at_weights, task_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+_COMPILATIONS = 8  # of a block: other shapes, with gradients and without
 
 
 class Training:
@@ -190,8 +193,17 @@ def stream(batches: Batches, start: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def compile_in_place(model: nn.Module) -> None:
-    """Compile a network block by block where it has blocks, since few of them differ; names of weights stay."""
-    for part in getattr(model, "blocks", [model]):
+    """Compile a network block by block where it has blocks, since few of them differ; names of weights stay.
+
+    Blocks of one class share their code, and PyTorch counts by code how often it compiles before it gives up: eight
+    times, which a network whose blocks have three shapes, in training and in evaluation with two sizes of batches,
+    exceeds. The limit is raised to eight for each block.
+    """
+    parts = list(getattr(model, "blocks", [model]))
+    config = importlib.import_module("torch._dynamo.config")  # takes a second: not at the top
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, limit, max(getattr(config, limit), _COMPILATIONS * len(parts)))
+    for part in parts:
         part.compile(dynamic=False)
 
 
