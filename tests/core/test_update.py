@@ -104,7 +104,7 @@ def test_step_from_any_sound_state_with_any_finite_gradient_is_finite(data: st.D
         debias=1.0 - beta1 ** data.draw(st.integers(1, 1000)),
     )
     std = update.std(hess, scalars.ess, decay)
-    for estimate in (update.hess_reparam(grad, noise, std), update.hess_squared_gradient(grad)):
+    for estimate in (update.hess_reparam(grad, update.score(noise, std)), update.hess_squared_gradient(grad)):
         after = update.step(Gaussian(mean, momentum, hess), grad, estimate, scalars)
         assert all(value.isfinite().all() for value in after), after
         assert update.std(after.hess, scalars.ess, decay).isfinite()
@@ -155,7 +155,7 @@ def test_estimate_is_scaled_by_ess_only_through_sigma() -> None:
     # g (theta - m) / sigma^2 with theta - m = sigma eps, at lambda = 1000 and h + delta = 0.4: sigma = 1/20.
     std = update.std(tensor(0.3), 1000.0, 0.1)
     assert std.item() == pytest.approx(0.05)
-    assert update.hess_reparam(tensor(2.0), tensor(-0.5), std).item() == pytest.approx(-20.0)
+    assert update.hess_reparam(tensor(2.0), update.score(tensor(-0.5), std)).item() == pytest.approx(-20.0)
     assert update.hess_squared_gradient(tensor(2.0)).item() == 4.0
 
 
@@ -163,7 +163,7 @@ def test_functions_leave_their_inputs_alone() -> None:
     inputs = [torch.rand(7, dtype=F64) + 0.1 for _ in range(5)]
     copies = [value.clone() for value in inputs]
     mean, momentum, hess, grad, noise = inputs
-    estimate = update.hess_reparam(grad, noise, update.std(hess, 10.0, 0.1))
+    estimate = update.hess_reparam(grad, update.score(noise, update.std(hess, 10.0, 0.1)))
     kept = estimate.clone()
     update.step(Gaussian(mean, momentum, hess), grad, estimate, hyper())
     update.sample(mean, update.std(hess, 10.0, 0.1), noise)

@@ -43,7 +43,7 @@ def by_the_paper(ranks: list[dict[str, Any]], scale: float = 1.0) -> dict[str, u
                 decay = 0.01 * (name in rank["decayed"])
                 std = update.std(state[name].hess, SETTINGS["ess"], decay)
                 grads[name].append(grad)
-                products[name].append(update.hess_reparam(grad, (sample[name] - state[name].mean) / std, std))
+                products[name].append(update.hess_reparam(grad, (sample[name] - state[name].mean) / std**2))
         for name, gaussian in state.items():
             decay = 0.01 * (name in ranks[0]["decayed"])
             lr = SETTINGS["lr"] * (SETTINGS["hess_init"] + decay)

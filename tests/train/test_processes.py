@@ -87,7 +87,9 @@ def test_ivon_on_two_processes_averages_two_samples(folder: Path) -> None:
             for param, mean, std, normal in zip(params, before, sigma, drawn, strict=True):
                 param.copy_(update.sample(mean, std, normal))
         grads.append(torch.autograd.grad(cross_entropy(model(inputs), targets), params))
-        estimates.append([update.hess_reparam(g, e, s) for g, e, s in zip(grads[-1], drawn, sigma, strict=True)])
+        estimates.append(
+            [update.hess_reparam(g, update.score(e, s)) for g, e, s in zip(grads[-1], drawn, sigma, strict=True)]
+        )
     hyper = update.Hyper(0.5 * (0.1 + 1e-3), 96.0, 1e-3, 0.9, 0.99, float("inf"), 1.0 - 0.9)
     expected = [
         update.step(

@@ -65,6 +65,15 @@ def fold_in(key: int, part: int) -> int:
     return _mix((key ^ part) + GOLDEN)
 
 
+class PairWork(NamedTuple):
+    """Memory for the transform of n pairs, flat: `words` of int64, the others of the transform's dtype."""
+
+    words: Tensor
+    radius: Tensor
+    angle: Tensor
+    cosine: Tensor
+
+
 def normal_(out: Tensor, key: int, offset: int = 0) -> Tensor:
     """Fill `out` with the normals number `offset`, `offset + 1`, ... of `key`, in row-major order.
 
@@ -156,11 +165,10 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
     last = (offset + flat.numel() + 1) // 2
     counter = torch.arange(first + 1, last + 1, device=flat.device).mul_(signed(GOLDEN)).add_(signed(key))
     dtype = _transform_dtype(flat)
-    if flat.dtype == dtype and not odd and flat.numel() % 2 == 0:
-        normal_pairs(counter, dtype, out=(flat[0::2], flat[1::2]))
-        return
     cosine, sine = normal_pairs(counter, dtype)
-    if odd:
+    if flat.dtype == dtype and not odd and flat.numel() % 2 == 0:
+        interleave(cosine, sine, flat)
+    elif odd:
         flat[0::2] = sine[: (flat.numel() + 1) // 2]
         flat[1::2] = cosine[1 : 1 + flat.numel() // 2]
     else:
@@ -168,29 +176,45 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
         flat[1::2] = sine[: flat.numel() // 2]
 
 
-def normal_pairs(
-    counter: Tensor, dtype: torch.dtype, out: tuple[Tensor, Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
+def normal_pairs(counter: Tensor, dtype: torch.dtype, work: PairWork | None = None) -> tuple[Tensor, Tensor]:
     """The two normals of each 64-bit counter.
 
     Args:
         counter: int64 tensor holding key + (j + 1) * GOLDEN modulo 2^64 for the pairs j; overwritten.
         dtype: float32 or float64, in which the transform is done.
-        out: where to write them, of `dtype` and `counter`'s shape, in any strides.
+        work: memory to compute in, for a flat `counter`; allocated if None.
 
     Returns:
-        (normal[2j], normal[2j + 1]), each of `counter`'s shape.
+        (normal[2j], normal[2j + 1]), each of `counter`'s shape. With `work` they lie in it.
     """
-    bits, shifted = counter, torch.empty_like(counter)
+    bits, shifted = counter, torch.empty_like(counter) if work is None else work.words
     for shift, factor in _MIX:
         bits.bitwise_xor_(_shift_right(bits, shift, shifted)).mul_(signed(factor))
-    bits.bitwise_xor_(_shift_right(bits, _MIX_LAST_SHIFT, shifted))
-    uniform = _shift_right(bits, 33, shifted).to(dtype).add_(0.5).mul_(2.0**-31)
-    radius = uniform.log_().mul_(-2.0).sqrt_()
-    angle = bits.to(torch.int32).to(dtype).mul_(2.0 * math.pi * 2.0**-32)
-    if out is None:
-        return torch.cos(angle).mul_(radius), angle.sin_().mul_(radius)
-    return torch.mul(torch.cos(angle), radius, out=out[0]), torch.mul(angle.sin_(), radius, out=out[1])
+    # The last shift of the mix leaves the upper 31 bits alone; of what it adds to them the lower 32 see nothing.
+    upper = _shift_right(bits, 33, shifted)
+    uniform = upper.to(dtype) if work is None else work.radius.copy_(upper)
+    inverse_radius = uniform.add_(0.5).mul_(2.0**-31).log_().mul_(-2.0).rsqrt_()
+    bits.bitwise_xor_(torch.bitwise_right_shift(bits, _MIX_LAST_SHIFT, out=shifted))
+    if work is None:
+        angle = bits.to(torch.int32).to(dtype)
+    else:
+        angle = work.angle.copy_(work.cosine.view(torch.int32)[: len(bits)].copy_(bits))
+    cosine = torch.cos(angle.mul_(2.0 * math.pi * 2.0**-32), out=None if work is None else work.cosine)
+    # Dividing by 1 / r instead of multiplying with r: torch's rsqrt takes two thirds of the time of its sqrt.
+    return cosine.div_(inverse_radius), angle.sin_().div_(inverse_radius)
+
+
+def interleave(first: Tensor, second: Tensor, out: Tensor) -> Tensor:
+    """Write two flat tensors into the even and the odd places of a third one.
+
+    >>> interleave(torch.tensor([1.0, 3.0]), torch.tensor([2.0, 4.0]), out=torch.empty(4))
+    tensor([1., 2., 3., 4.])
+    """
+    if out.storage_offset() % 2:
+        out[0::2], out[1::2] = first, second
+    else:  # a complex tensor can lie there, and is written in half the time
+        torch.complex(first, second, out=torch.view_as_complex(out.view(-1, 2)))
+    return out
 
 
 def signed(word: int) -> int:

@@ -1,4 +1,4 @@
-"""Algorithm 1 (IVON) as pure functions on tensors, one per line of the paper. The rule stands here and nowhere else.
+"""Algorithm 1 (IVON) as functions on tensors, one per line of the paper. The rule stands here and nowhere else.
 
 Symbols: m `mean`, h `hess`, g `momentum`, sigma `std`, lambda `ess`, delta `weight_decay`, xi `clip_radius`,
 alpha `lr`, m0 `prior_mean`. Hyperparameters are Python floats (float64) until they meet a tensor.
@@ -6,6 +6,9 @@ alpha `lr`, m0 `prior_mean`. Hyperparameters are Python floats (float64) until t
 In exact arithmetic h + delta > 0 always. In floating point a gradient near the largest number overflows, and a thousand
 halvings of h + delta underflow. Each line therefore saturates: what leaves it is finite, and h + delta is a normal
 positive number. Saturation sets in near 10^37 and 10^-31 in float32, far from anything that a training run visits.
+
+No function changes its arguments unless told to: `out` receives the result, and may be the argument that it replaces;
+`work` is two tensors to compute in, in the shape and dtype of h. What is None is allocated.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+Work = tuple[Tensor | None, Tensor | None]
+_FRESH: Work = (None, None)
 
 
 class Hyper(NamedTuple):
@@ -47,52 +53,68 @@ class Gaussian(NamedTuple):
     hess: Tensor
 
 
-def std(hess: Tensor, ess: float, weight_decay: float) -> Tensor:
+def std(hess: Tensor, ess: float, weight_decay: float, out: Tensor | None = None) -> Tensor:
     """Line 8: sigma = 1 / sqrt(lambda (h + delta)).
 
     >>> std(torch.tensor([0.25]), ess=100.0, weight_decay=0.0)
     tensor([0.2000])
     """
-    return precision(hess, weight_decay).rsqrt_().mul_(1.0 / math.sqrt(ess))
+    return precision(hess, weight_decay, out).rsqrt_().mul_(1.0 / math.sqrt(ess))
 
 
-def sample(mean: Tensor, std: Tensor, noise: Tensor) -> Tensor:
+def sample(mean: Tensor, std: Tensor, noise: Tensor, out: Tensor | None = None) -> Tensor:
     """Line 2: theta = m + sigma * epsilon.
 
     >>> sample(torch.tensor([1.0]), torch.tensor([0.5]), torch.tensor([2.0]))
     tensor([2.])
     """
-    return torch.addcmul(mean, std, noise)
+    return torch.addcmul(mean, std, noise, out=out)
 
 
-def hess_reparam(grad: Tensor, noise: Tensor, std: Tensor) -> Tensor:
-    """Line 3: the reparameterization estimate ghat * (theta - m) / sigma^2, which is ghat * epsilon / sigma.
+def score(noise: Tensor, std: Tensor, out: Tensor | None = None) -> Tensor:
+    """What line 3 multiplies the gradient with: (theta - m) / sigma^2 = epsilon / sigma, the slope of log q in m.
 
-    >>> hess_reparam(torch.tensor([3.0]), torch.tensor([2.0]), torch.tensor([0.5]))
+    >>> score(torch.tensor([2.0]), torch.tensor([0.5]))
+    tensor([4.])
+    """
+    return torch.div(noise, std, out=out)
+
+
+def hess_reparam(grad: Tensor, score: Tensor, out: Tensor | None = None) -> Tensor:
+    """Line 3: the reparameterization estimate ghat * (theta - m) / sigma^2.
+
+    >>> hess_reparam(torch.tensor([3.0]), score(torch.tensor([2.0]), std=torch.tensor([0.5])))
     tensor([12.])
     """
-    return saturate_((grad * noise).div_(std))
+    return saturate_(torch.mul(grad, score, out=out))
 
 
-def hess_squared_gradient(grad: Tensor) -> Tensor:
+def hess_squared_gradient(grad: Tensor, out: Tensor | None = None) -> Tensor:
     """The squared-gradient estimate ghat^2 (Appendix B.2), without any factor of lambda.
 
     >>> hess_squared_gradient(torch.tensor([-3.0]))
     tensor([9.])
     """
-    return saturate_(grad * grad)
+    return saturate_(torch.mul(grad, grad, out=out))
 
 
-def update_momentum(momentum: Tensor, grad: Tensor, beta1: float) -> Tensor:
+def update_momentum(momentum: Tensor, grad: Tensor, beta1: float, out: Tensor | None = None) -> Tensor:
     """Line 4: g <- beta1 g + (1 - beta1) ghat.
 
     >>> update_momentum(torch.tensor([1.0]), torch.tensor([3.0]), beta1=0.5)
     tensor([2.])
     """
-    return (momentum * beta1).add_(grad, alpha=1.0 - beta1)
+    return torch.mul(momentum, beta1, out=out).add_(grad, alpha=1.0 - beta1)
 
 
-def update_hess(hess: Tensor, estimate: Tensor, beta2: float, weight_decay: float) -> Tensor:
+def update_hess(
+    hess: Tensor,
+    estimate: Tensor,
+    beta2: float,
+    weight_decay: float,
+    out: Tensor | None = None,
+    work: Work = _FRESH,
+) -> Tensor:
     """Line 5: h <- beta2 h + (1 - beta2) hhat + (1/2) (1 - beta2)^2 (h - hhat)^2 / (h + delta).
 
     With x = (1 - beta2)(hhat - h)/(h + delta) this is h + delta <- (h + delta)(1 + x + x^2/2), and 1 + x + x^2/2 >= 1/2
@@ -101,29 +123,48 @@ def update_hess(hess: Tensor, estimate: Tensor, beta2: float, weight_decay: floa
     >>> update_hess(torch.tensor([1.0]), torch.tensor([-1.0]), beta2=0.5, weight_decay=0.0)
     tensor([0.5000])
     """
-    step = (estimate - hess).mul_(1.0 - beta2)
-    relative = step / precision(hess, weight_decay)
+    gap = torch.sub(estimate, hess, out=work[0])
+    relative = torch.div(gap, precision(hess, weight_decay, work[1]), out=work[1])
     # The product is +inf at worst and the other terms are finite, so the sum is never NaN. The small terms go first.
-    updated = torch.addcmul(step, step, relative, value=0.5).add_(hess)
+    rise = torch.addcmul(gap, gap, relative, value=0.5 * (1.0 - beta2), out=work[1])
+    updated = torch.add(hess, rise, alpha=1.0 - beta2, out=out)
     return updated.clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
 
 
-def update_mean(mean: Tensor, momentum: Tensor, hess: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0) -> Tensor:
+def update_mean(
+    mean: Tensor,
+    momentum: Tensor,
+    hess: Tensor,
+    hyper: Hyper,
+    prior_mean: Tensor | float = 0.0,
+    out: Tensor | None = None,
+    work: Work = _FRESH,
+) -> Tensor:
     """Lines 6 and 7: gbar = g / (1 - beta1^t); m <- m - alpha clip((gbar + delta (m - m0)) / (h + delta), xi).
 
     >>> hyper = Hyper(lr=0.5, ess=1.0, weight_decay=1.0, beta1=0.0, beta2=0.9, clip_radius=math.inf, debias=1.0)
     >>> update_mean(torch.tensor([2.0]), torch.tensor([4.0]), torch.tensor([1.0]), hyper)
     tensor([0.5000])
     """
-    bound = largest(mean.dtype)
-    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else mean - prior_mean
-    direction = (momentum / hyper.debias).add_(offset, alpha=hyper.weight_decay)
-    radius = min(hyper.clip_radius, bound)
-    direction = direction.div_(precision(hess, hyper.weight_decay)).clamp_(-radius, radius)
-    return saturate_(direction.mul_(-hyper.lr).add_(mean), max(1.0, hyper.weight_decay))
+    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else torch.sub(mean, prior_mean, out=work[0])
+    # Of 1 / debias nothing is seen before the end: it is common to gbar, to the radius and to the step.
+    direction = torch.add(momentum, offset, alpha=hyper.weight_decay * hyper.debias, out=work[0])
+    radius = min(hyper.clip_radius, largest(mean.dtype)) * hyper.debias
+    # Line 5 has left h + delta positive.
+    direction = direction.div_(torch.add(hess, hyper.weight_decay, out=work[1])).clamp_(-radius, radius)
+    moved = torch.add(mean, direction, alpha=-hyper.lr / hyper.debias, out=out)
+    return saturate_(moved, max(1.0, hyper.weight_decay))
 
 
-def step(q: Gaussian, grad: Tensor, estimate: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0) -> Gaussian:
+def step(
+    q: Gaussian,
+    grad: Tensor,
+    estimate: Tensor,
+    hyper: Hyper,
+    prior_mean: Tensor | float = 0.0,
+    out: Gaussian | None = None,
+    work: Work = _FRESH,
+) -> Gaussian:
     """Lines 4 to 7: the Gaussian after one step.
 
     Args:
@@ -132,13 +173,16 @@ def step(q: Gaussian, grad: Tensor, estimate: Tensor, hyper: Hyper, prior_mean: 
         estimate: hhat, likewise averaged.
         hyper: this step's scalars.
         prior_mean: m0, where the quadratic penalty is centred.
+        out: receives the result; `q` for a step in place.
+        work: memory to compute in; `estimate` may be its first tensor, and is then overwritten.
 
     Returns:
         The Gaussian after. The mean moves with the new Hessian; only the momentum is debiased.
     """
-    momentum = update_momentum(q.momentum, grad, hyper.beta1)
-    hess = update_hess(q.hess, estimate, hyper.beta2, hyper.weight_decay)
-    mean = update_mean(q.mean, momentum, hess, hyper, prior_mean)
+    to_mean, to_momentum, to_hess = out or (None, None, None)
+    momentum = update_momentum(q.momentum, grad, hyper.beta1, to_momentum)
+    hess = update_hess(q.hess, estimate, hyper.beta2, hyper.weight_decay, to_hess, work)
+    mean = update_mean(q.mean, momentum, hess, hyper, prior_mean, to_mean, work)
     return Gaussian(mean, momentum, hess)
 
 
@@ -162,13 +206,13 @@ def largest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max / 16
 
 
-def precision(hess: Tensor, weight_decay: float) -> Tensor:
+def precision(hess: Tensor, weight_decay: float, out: Tensor | None = None) -> Tensor:
     """h + delta, which is positive also where delta was lowered below -h while training.
 
     >>> precision(torch.tensor([0.5, -1.0]), weight_decay=0.25)
     tensor([7.5000e-01, 2.3842e-07])
     """
-    return (hess + weight_decay).clamp_(min=lowest_precision(weight_decay, hess.dtype))
+    return torch.add(hess, weight_decay, out=out).clamp_(min=lowest_precision(weight_decay, hess.dtype))
 
 
 def lowest_precision(weight_decay: float, dtype: torch.dtype) -> float:

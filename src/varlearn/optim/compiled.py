@@ -25,5 +25,7 @@ def step(tasks: Sequence[Step]) -> None:
 def _compute() -> packed.Compute:
     """One kernel each for all sizes and all values of the scalars, compiled at the first use."""
     return packed.Compute(
-        torch.compile(packed.sample_values, dynamic=True), torch.compile(packed.step_values, dynamic=True)
+        torch.compile(packed.sample_values, dynamic=True),
+        torch.compile(packed.step_values, dynamic=True),
+        in_place=False,
     )

@@ -255,7 +255,7 @@ class IVON(VariationalOptimizer):
             factor,
             clip,
             hyper,
-            self._weights.normals_of(window.samples[0], param),
+            self._weights.score_of(window.samples[0], param),
         )
 
     def _clip_factors(self, work: list[Work], unscale: float) -> dict[int, float]:

@@ -16,8 +16,8 @@ def draw(tasks: Sequence[Draw]) -> None:
     """Perturb each parameter (line 2)."""
     for task in tasks:
         std, normals = update.std(task.hess, *task.noise.scale), epsilon(task.hess, task.noise)
-        if task.normals is not None:
-            task.normals.copy_(normals)
+        if task.score is not None:
+            update.score(normals, std, out=task.score)
         store(task.param, update.sample(task.mean, std, normals.mul_(task.sign)))
 
 
@@ -59,7 +59,8 @@ def estimate(approximation: str, grad: Tensor, hess: Tensor, noise: Noise) -> Te
     """hhat of one sample: line 3, or the squared gradient."""
     if approximation == "squared_gradient":
         return update.hess_squared_gradient(grad)
-    return update.hess_reparam(grad, epsilon(hess, noise), update.std(hess, noise.ess, noise.weight_decay))
+    score = update.score(epsilon(hess, noise), update.std(hess, noise.ess, noise.weight_decay))
+    return update.hess_reparam(grad, score)
 
 
 def epsilon(like: Tensor, noise: Noise) -> Tensor:

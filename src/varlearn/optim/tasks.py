@@ -48,7 +48,7 @@ class Draw(NamedTuple):
         hess: h, in the state's dtype and the parameter's memory order.
         noise: epsilon and the scale of sigma.
         sign: +1, or -1 to take a sample out again.
-        normals: receives epsilon, so that the step need not make it again; None where it is made again.
+        score: receives epsilon / sigma, so that the step need not make the noise again; None where it does.
     """
 
     param: Tensor
@@ -56,7 +56,7 @@ class Draw(NamedTuple):
     hess: Tensor
     noise: Noise
     sign: float = 1.0
-    normals: Tensor | None = None
+    score: Tensor | None = None
 
 
 class Step(NamedTuple):
@@ -75,7 +75,7 @@ class Step(NamedTuple):
         grad_factor: multiplies `grad` before anything else (loss scale, sign).
         clip_factor: multiplies ghat in the momentum only, not in hhat.
         hyper: the step's scalars.
-        normals: epsilon of `noise`, where the draw kept it.
+        score: epsilon / sigma of `noise`, where the draw kept it.
     """
 
     param: Tensor
@@ -90,7 +90,7 @@ class Step(NamedTuple):
     grad_factor: float
     clip_factor: float
     hyper: Hyper
-    normals: Tensor | None = None
+    score: Tensor | None = None
 
 
 class Fold(NamedTuple):

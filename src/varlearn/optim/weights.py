@@ -103,8 +103,8 @@ class SampledWeights:
         self._written: Sample | None = None
         self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
-        self._normals: dict[int, tuple[Tensor, Tensor]] = {}  # by id: a parameter, and epsilon of the last draw
-        self._normals_of: tuple[Sample, set[int]] | None = None  # whose epsilon that is, and of which parameters
+        self._scores: dict[int, tuple[Tensor, Tensor]] = {}  # by id: a parameter, and the score of its last draw
+        self._scores_of: tuple[Sample, set[int]] | None = None  # whose score that is, and of which parameters
         self._batch = Batch([])  # perturbed in one call
         self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id: hashing a tensor is ten times slower
 
@@ -158,22 +158,22 @@ class SampledWeights:
         self._kept = kept
         self._batch_of(sample).put_in(sample.draws)
         if sample.train:
-            self._normals_of = None
+            self._scores_of = None
         tasks = [self._draw(entry, sample.train) for entry in kept]
         paths.draw([(entry.group, task) for entry, task in zip(kept, tasks, strict=True)])
         if sample.train:
-            having = {id(entry.param) for entry, task in zip(kept, tasks, strict=True) if task.normals is not None}
-            self._normals_of = sample, having
+            having = {id(entry.param) for entry, task in zip(kept, tasks, strict=True) if task.score is not None}
+            self._scores_of = sample, having
 
     def _draw(self, entry: Entry, train: bool) -> Draw:
-        """A sample of a parameter whose mean is elsewhere; for training on the packed path, epsilon is kept."""
+        """A sample of a parameter whose mean is elsewhere; for training on the packed path, the score is kept."""
         draw = _in_place(entry)._replace(mean=self._mean(entry))
-        if not train or not _keeps_normals(entry):
+        if not train or not _keeps_score(entry):
             return draw
-        known = self._normals.get(id(entry.param))
+        known = self._scores.get(id(entry.param))
         if known is None or not _same_layout(known[1], draw.hess):
-            known = self._normals[id(entry.param)] = entry.param, torch.empty_like(draw.hess)
-        return draw._replace(normals=known[1])
+            known = self._scores[id(entry.param)] = entry.param, torch.empty_like(draw.hess)
+        return draw._replace(score=known[1])
 
     def _batch_of(self, sample: Sample) -> Batch:
         natives = [(member.native, member.group) for member in sample.members if member.native is not None]
@@ -192,12 +192,12 @@ class SampledWeights:
         self._batch.take_out()
         self._written = None
 
-    def normals_of(self, sample: Sample, param: Tensor) -> Tensor | None:
-        """epsilon of the last training sample, where its draw kept it."""
-        if self._normals_of is None or self._normals_of[0] is not sample or id(param) not in self._normals_of[1]:
+    def score_of(self, sample: Sample, param: Tensor) -> Tensor | None:
+        """The score of the last training sample, where its draw kept it."""
+        if self._scores_of is None or self._scores_of[0] is not sample or id(param) not in self._scores_of[1]:
             return None
-        normals, part = self._normals[id(param)][1], local(param)
-        return normals if normals.shape == part.shape and normals.device == part.device else None
+        score, part = self._scores[id(param)][1], local(param)
+        return score if score.shape == part.shape and score.device == part.device else None
 
     def _mean(self, entry: Entry) -> Tensor:
         return local(entry.state["mean"]) if "mean" in entry.state else self._copies[id(entry.param)][1]
@@ -214,7 +214,7 @@ def _in_place(entry: Entry) -> Draw:
     return Draw(part, part, local(entry.state["hess"]), entry.noise)
 
 
-def _keeps_normals(entry: Entry) -> bool:
+def _keeps_score(entry: Entry) -> bool:
     """Where making the noise a second time is most of what a step costs: without a kernel."""
     return entry.group["hess_approx"] == "reparam" and paths.takes_packed(entry.group, _in_place(entry))
 
