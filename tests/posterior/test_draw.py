@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from varlearn.posterior import draw
 from varlearn.posterior.draw import FACTORS, WEIGHTS, normals, positions, uniform
 
 
@@ -57,3 +58,27 @@ def test_uniform_is_uniform() -> None:
     assert distance < 2.23 / math.sqrt(2000)
     assert values[0] >= 0.0
     assert values[-1] <= 1.0
+
+
+def test_noise_by_name_is_that_of_each_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw, "_LARGE", 100)
+    like = {
+        "c": torch.zeros(7, 3),
+        "large": torch.zeros(50, 5),
+        "b": torch.zeros(4, dtype=torch.float64),
+        "a": torch.zeros((), dtype=torch.bfloat16),
+        "none": torch.zeros(0, 2),
+    }
+    found = draw.normals_by_name(like, seed=3, index=4)
+    assert found.keys() == like.keys()
+    for name, position in positions(like).items():
+        expected = normals(like[name], 3, 4, position)
+        assert found[name].shape == expected.shape
+        torch.testing.assert_close(found[name], expected, rtol=1e-6, atol=1e-7)
+
+
+def test_noise_by_name_from_a_generator_is_a_stream() -> None:
+    like = {"a": torch.zeros(3), "b": torch.zeros(2)}
+    found = draw.normals_by_name(like, torch.Generator().manual_seed(3), index=0)
+    generator = torch.Generator().manual_seed(3)
+    assert all(torch.equal(found[name], normals(like[name], generator, 0)) for name in like)

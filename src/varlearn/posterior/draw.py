@@ -8,13 +8,17 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from varlearn.core.joined import joined_normals
 from varlearn.core.noise import derive_key
 from varlearn.core.shards import is_sharded, normal_like
-from varlearn.types import Seed
+from varlearn.types import Params, Seed
 
 # Streams of the stateless noise that belong to posteriors. Training noise has its own, so the same seed in the
 # optimizer and in prediction never gives the same numbers.
 WEIGHTS, FACTORS, CHOICE, DROPOUT = 101, 102, 103, 104
+
+# Elements above which a tensor's noise is made by itself.
+_LARGE = 1 << 17
 
 
 def positions(names: Iterable[str]) -> dict[str, int]:
@@ -41,7 +45,7 @@ def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int
     >>> torch.equal(normals(torch.zeros(3), seed=1, index=2), normals(torch.ones(3), seed=1, index=2))
     True
     """
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    dtype = _dtype_of(like)
     if isinstance(seed, torch.Generator):
         if is_sharded(like):
             raise ValueError(
@@ -50,6 +54,32 @@ def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int
         return torch.randn(like.shape, generator=seed, device=seed.device, dtype=dtype).to(like.device)
     key = derive_key(seed, draw=index, index=position, stream=stream)
     return normal_like(like, key, dtype)
+
+
+def normals_by_name(like: Params, seed: Seed, index: int) -> Params:
+    """`normals` for every tensor of a posterior, each at its place among the names; small ones together.
+
+    >>> tensors = {"b": torch.zeros(3), "a": torch.zeros(2)}
+    >>> torch.allclose(normals_by_name(tensors, 1, 2)["b"], normals(tensors["b"], 1, 2, position=1))
+    True
+    """
+    rank = positions(like)
+    found: Params = {}
+    small: dict[tuple[torch.dtype, torch.device], list[str]] = {}
+    for name, tensor in like.items():
+        if isinstance(seed, torch.Generator) or is_sharded(tensor) or tensor.numel() > _LARGE:
+            found[name] = normals(tensor, seed, index, rank[name])
+        else:
+            small.setdefault((_dtype_of(tensor), tensor.device), []).append(name)
+    for (dtype, device), names in small.items():
+        keys = [derive_key(seed, draw=index, index=rank[name], stream=WEIGHTS) for name in names]
+        parts = joined_normals(keys, [like[name].numel() for name in names], dtype, device)
+        found |= {name: part.view(like[name].shape) for name, part in zip(names, parts, strict=True)}
+    return found
+
+
+def _dtype_of(like: Tensor) -> torch.dtype:
+    return torch.float64 if like.dtype == torch.float64 else torch.float32
 
 
 def uniform(seed: Seed, index: int, stream: int = CHOICE) -> float:

@@ -13,7 +13,7 @@ from varlearn.core import update
 from varlearn.core.shards import whole
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
-from varlearn.posterior.draw import normals, positions
+from varlearn.posterior.draw import normals_by_name
 from varlearn.posterior.optimizers import read_optimizer
 from varlearn.posterior.tensors import cast, check_means, check_names, size_of
 from varlearn.types import Params, Seed
@@ -125,8 +125,8 @@ class DiagGaussian:
 
     def perturbation(self, seed: Seed = 0, index: int = 0) -> Params:
         """sigma * epsilon, the part of `sample` that is random, in float32 or better."""
-        rank = positions(self.mean)
-        return {name: normals(self.mean[name], seed, index, rank[name]).mul_(std) for name, std in self.std.items()}
+        noise = normals_by_name(self.mean, seed, index)
+        return {name: noise[name].mul_(std) for name, std in self.std.items()}
 
     def sample(self, seed: Seed = 0, index: int = 0) -> Params:
         """theta = m + sigma * epsilon, in the dtype of `mean`.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
-from varlearn.posterior.draw import FACTORS, normals, positions
+from varlearn.posterior.draw import FACTORS, normals, normals_by_name
 from varlearn.posterior.tensors import cast, check_means, check_names, size_of
 from varlearn.types import Params, Seed
 
@@ -70,12 +70,11 @@ class LowRankGaussian:
 
     def perturbation(self, seed: Seed = 0, index: int = 0) -> Params:
         """sqrt(var / 2) z1 + D z2 / sqrt(2 (K - 1)), the part of `sample` that is random."""
-        position = positions(self.mean)
         like = next(iter(self.mean.values())).new_empty(self.rank)
         factors = normals(like, seed, index, stream=FACTORS).mul_((2.0 * (self.rank - 1)) ** -0.5)
-        noise = {}
-        for name, mean in self.mean.items():
-            noise[name] = normals(mean, seed, index, position[name]).mul_((0.5 * self.var[name]).sqrt())
+        noise = normals_by_name(self.mean, seed, index)
+        for name in self.mean:
+            noise[name].mul_((0.5 * self.var[name]).sqrt())
             deviations = self.deviations[name].to(noise[name].dtype)
             noise[name].add_(torch.tensordot(factors.to(deviations), deviations, dims=1))
         return noise
