@@ -64,10 +64,12 @@ def normals_by_name(like: Params, seed: Seed, index: int) -> Params:
     True
     """
     rank = positions(like)
+    if isinstance(seed, torch.Generator):
+        return {name: normals(tensor, seed, index) for name, tensor in like.items()}
     found: Params = {}
     small: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in like.items():
-        if isinstance(seed, torch.Generator) or is_sharded(tensor) or tensor.numel() > _LARGE:
+        if is_sharded(tensor) or tensor.numel() > _LARGE:
             found[name] = normals(tensor, seed, index, rank[name])
         else:
             small.setdefault((_dtype_of(tensor), tensor.device), []).append(name)
