@@ -39,7 +39,7 @@ def draw(tasks: Sequence[Draw], compute: Compute = EAGER) -> None:
         score = None if first.score is None else piece.room("score", hess.dtype)
         out, memory = (piece.room("param", hess.dtype), piece.memory) if compute.in_place else (None, None)
         scalars = (first.noise.scale, first.sign, first.param.dtype)
-        piece.put("param", compute.sample(mean, hess, *piece.counters(), *scalars, score, out, memory))
+        piece.put("param", compute.sample(mean, hess, piece.counters(), *scalars, score, out, memory))
         if score is not None:
             piece.put("score", score)
 
@@ -53,9 +53,9 @@ def step(tasks: Sequence[Step], compute: Compute = EAGER) -> None:
         score = None if first.score is None else piece.flat("score")
         prior_mean = piece.flat("prior_mean") if isinstance(first.prior_mean, Tensor) else first.prior_mean
         needs_noise = first.approximation == "reparam" and estimate is None and score is None
-        counters = piece.counters() if needs_noise else (None, None)
+        counter = piece.counters() if needs_noise else None
         scalars = (first.approximation, first.noise.scale, first.grad_factor, first.clip_factor, first.hyper)
-        values = (q, piece.flat("grad"), estimate, score, *counters, prior_mean, *scalars, first.param.dtype)
+        values = (q, piece.flat("grad"), estimate, score, counter, prior_mean, *scalars, first.param.dtype)
         after = compute.step(*values, piece.memory if compute.in_place else None)
         for name, value in zip(q._fields, after, strict=True):
             piece.put(name, value)
@@ -68,9 +68,9 @@ def fold(tasks: Sequence[Fold]) -> None:
     for piece in pieces(tasks, loop.fold, _fold_kind):
         first = piece.first
         hess, grad = piece.flat("hess"), piece.flat("grad")
-        counters = piece.counters() if first.approximation == "reparam" else (None, None)
-        scalars = (first.noise.scale, piece.memory)
-        hhat = _estimate(first.approximation, grad.to(hess.dtype), hess, None, *counters, *scalars)
+        counter = piece.counters() if first.approximation == "reparam" else None
+        values = (grad.to(hess.dtype), hess, None, counter)
+        hhat = _estimate(first.approximation, *values, first.noise.scale, piece.memory)
         means = {"estimate_mean": hhat} if first.grad_mean is None else {"estimate_mean": hhat, "grad_mean": grad}
         for name, value in means.items():
             mean = piece.flat(name)
@@ -82,7 +82,6 @@ def sample_values(
     mean: Tensor,
     hess: Tensor,
     counter: Tensor,
-    position: Tensor | None,
     scale: tuple[float, float],
     sign: float,
     dtype: torch.dtype,
@@ -96,7 +95,6 @@ def sample_values(
         mean: m.
         hess: h.
         counter: of the pairs of normals; overwritten.
-        position: of the elements among the pairs, if not in order.
         scale: (lambda, delta).
         sign: of the perturbation.
         dtype: of the parameter.
@@ -104,7 +102,7 @@ def sample_values(
         out: receives theta.
         memory: for temporaries; without it they are new tensors, which is what a compiler wants to see.
     """
-    normals = _normals(counter, position, hess, memory)
+    normals = _normals(counter, hess, memory)
     std = update.std(hess, *scale, out=_like(hess, memory))
     if score is not None:
         update.score(normals, std, out=score)
@@ -117,7 +115,6 @@ def step_values(
     estimate: Tensor | None,
     score: Tensor | None,
     counter: Tensor | None,
-    position: Tensor | None,
     prior_mean: Tensor | float,
     approximation: str,
     scale: tuple[float, float],
@@ -132,7 +129,7 @@ def step_values(
     if estimate is not None:
         hhat = update.saturate_(estimate.to(q.hess.dtype, copy=True))
     else:
-        hhat = _estimate(approximation, grad, q.hess, score, counter, position, scale, memory)
+        hhat = _estimate(approximation, grad, q.hess, score, counter, scale, memory)
     work = (None, None) if memory is None else (hhat, _like(hhat, memory))
     grad, out = _scaled(grad, clip_factor), None if memory is None else q
     after = update.step(q, grad, hhat, hyper, prior_mean, out, work)
@@ -145,7 +142,6 @@ def _estimate(
     hess: Tensor,
     score: Tensor | None,
     counter: Tensor | None,
-    position: Tensor | None,
     scale: tuple[float, float],
     memory: Memory | None,
 ) -> Tensor:
@@ -155,20 +151,18 @@ def _estimate(
         return update.hess_squared_gradient(grad, out)
     if score is None:
         assert counter is not None
-        score = update.score(_normals(counter, position, hess, memory), update.std(hess, *scale, out=out), out)
+        score = update.score(_normals(counter, hess, memory), update.std(hess, *scale, out=out), out)
     return update.hess_reparam(grad, score, out)
 
 
-def _normals(counter: Tensor, position: Tensor | None, like: Tensor, memory: Memory | None) -> Tensor:
+def _normals(counter: Tensor, like: Tensor, memory: Memory | None) -> Tensor:
     pairs, dtype = len(counter), like.dtype
     if memory is None:
         normals = torch.stack(normal_pairs(counter, dtype), -1).view(-1)
-        return normals[: like.numel()] if position is None else normals[position]
-    first, second = normal_pairs(counter, dtype, memory.pairs(pairs, dtype))
-    normals = interleave(first, second, out=memory.elements(2 * pairs, dtype))
-    if position is None:
-        return normals[: like.numel()]
-    return torch.index_select(normals, 0, position, out=_like(like, memory))
+    else:
+        first, second = normal_pairs(counter, dtype, memory.pairs(pairs, dtype))
+        normals = interleave(first, second, out=memory.elements(2 * pairs, dtype))
+    return normals[: like.numel()]
 
 
 def _like(tensor: Tensor, memory: Memory | None) -> Tensor | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch._utils import _unflatten_dense_tensors
 
 from varlearn.core.noise import GOLDEN, advanced, signed
 from varlearn.optim.scratch import Memory
@@ -37,64 +36,89 @@ class Segment(NamedTuple):
         return tensor.as_strided((self.stop - self.start,), (1,), tensor.storage_offset() + self.start)
 
 
+class Layout:
+    """How joined parameters lie one after the other: each begins at an even place, because noise comes in pairs.
+
+    Attributes:
+        count: of places.
+        pairs: of each parameter.
+        steps: for each parameter, (j + 1) * GOLDEN of its pairs j.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], device: torch.device) -> None:
+        self._shapes = shapes
+        self._sizes = [math.prod(shape) for shape in shapes]
+        self.pairs = [(size + 1) // 2 for size in self._sizes]
+        self.count = 2 * sum(self.pairs)
+        steps = _counts(max(self.pairs), device)
+        self.steps = [steps[:count] for count in self.pairs]
+
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        """The parameters' parts of a flat tensor, in their shapes."""
+        places = zip(flat.split([2 * count for count in self.pairs]), self._sizes, self._shapes, strict=True)
+        return [(part[:size] if size % 2 else part).view(shape) for part, size, shape in places]
+
+
 class Piece(Generic[Task]):
     """What is computed together: a segment of one parameter, or several whole parameters with their scalars in common.
 
     Attributes:
         first: one of the tasks, for what they have in common.
-        count: of elements.
         memory: to compute in, until the next piece begins.
     """
 
     def __init__(self, segments: list[Segment]) -> None:
         self.first: Task = segments[0].task  # pyright: ignore[reportAttributeAccessIssue]
-        self.count = sum(segment.stop - segment.start for segment in segments)
-        self._segments = segments
         self.memory = Memory(self.first.hess.device)
-        self._in_order = all(segment.task.hess.is_contiguous() for segment in segments)
-        self._joined: dict[int, tuple[Tensor, ...]] = {}  # by id: a flat tensor, as one part for each parameter
+        self._segments = segments
+        self._layout: Layout | None = None
+        self._parts: dict[int, list[Tensor]] = {}  # by id: a flat tensor, as parameters
+        if len(segments) > 1:
+            tensors = [segment.task.hess for segment in segments]
+            self._in_order = all(tensor.is_contiguous() for tensor in tensors)
+            shapes = tuple(tensor.shape if self._in_order else (tensor.numel(),) for tensor in tensors)
+            self._layout = _layout(shapes, self.memory.device)
 
     def flat(self, name: str) -> Tensor:
         """The tasks' tensors of this name, one after the other: a view of a single segment, and else a copy.
 
         It may be written to, if `put` follows.
         """
-        if len(self._segments) == 1:
+        if self._layout is None:
             return self._only(name)
         tensors = self._tensors(name)
-        flat, parts = self._room(tensors)
-        torch._foreach_copy_(parts, tensors)
+        flat = self.room(name, tensors[0].dtype)
+        torch._foreach_copy_(self._parts[id(flat)], tensors)
         return flat
 
     def room(self, name: str, dtype: torch.dtype) -> Tensor:
         """Where new values of the tensors of this name may be computed, in `dtype`, before `put`."""
-        if len(self._segments) == 1 and (only := self._only(name)).dtype == dtype:
-            return only
-        return self.memory.elements(self.count, dtype)
+        if self._layout is not None:
+            flat, self._parts[id(flat)] = self.memory.joined(self._layout, dtype)
+            return flat
+        only = self._only(name)
+        return only if only.dtype == dtype else self.memory.elements(only.numel(), dtype)
 
     def put(self, name: str, values: Tensor) -> None:
         """Write values into the tasks' tensors of this name, unless they are there already."""
-        if len(self._segments) > 1:
-            tensors = self._tensors(name)
-            torch._foreach_copy_(tensors, self._parts(values, tensors))
+        if self._layout is not None:
+            torch._foreach_copy_(self._tensors(name), self._parts.get(id(values)) or self._layout.parts(values))
         elif (only := self._only(name)).data_ptr() != values.data_ptr():
             only.copy_(values)
 
-    def counters(self) -> tuple[Tensor, Tensor | None]:
-        """The counters of the pairs of normals, and where the elements are among the pairs, if not in order."""
+    def counters(self) -> Tensor:
+        """The counters of the pairs of normals."""
         keys = [segment.task.noise.key for segment in self._segments]
-        device = self.memory.device
-        if len(keys) > 1:
-            sizes = tuple(segment.stop - segment.start for segment in self._segments)
-            steps, pairs, position = _layout(sizes, device)
-            counter = self.memory.elements(len(steps), torch.int64).copy_(steps)
-            torch._foreach_add_(counter.split(pairs), [signed(key) for key in keys])
-            return counter, position
+        if self._layout is not None:
+            counter = self.memory.elements(self._layout.count // 2, torch.int64)
+            parts = counter.split(self._layout.pairs)
+            torch._foreach_copy_(parts, self._layout.steps)
+            torch._foreach_add_(parts, [signed(key) for key in keys])
+            return counter
         _, start, stop = self._segments[0]
         pairs = (stop + 1) // 2 - start // 2
-        steps = _steps(_cpu_piece())[:pairs] if device.type == "cpu" else _counts(pairs, device)
         counter = self.memory.elements(pairs, torch.int64)
-        return torch.add(steps, signed(advanced(keys[0], start // 2)), out=counter), None
+        return torch.add(_counts(pairs, self.memory.device), signed(advanced(keys[0], start // 2)), out=counter)
 
     def _only(self, name: str) -> Tensor:
         return self._segments[0].of(getattr(self.first, name))
@@ -106,15 +130,6 @@ class Piece(Generic[Task]):
             return tensors
         return [segment.of(tensor) for segment, tensor in zip(self._segments, tensors, strict=True)]
 
-    def _room(self, tensors: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        flat = self.memory.elements(self.count, tensors[0].dtype)
-        return flat, self._parts(flat, tensors)
-
-    def _parts(self, flat: Tensor, like: list[Tensor]) -> tuple[Tensor, ...]:
-        if id(flat) not in self._joined:
-            self._joined[id(flat)] = _unflatten_dense_tensors(flat, like)
-        return self._joined[id(flat)]
-
 
 def pieces(
     tasks: Sequence[Task], otherwise: Callable[[Sequence[Task]], None], kind: Callable[[Task], tuple[object, ...]]
@@ -122,14 +137,22 @@ def pieces(
     """Pieces of tasks that are of one kind; tasks that are not dense in memory are done one by one."""
     alike: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
-        stride = task.hess.stride()
-        if is_dense(task.hess) and all(value.stride() == stride for value in task if isinstance(value, Tensor)):
+        if _is_one_block(task):
             alike.setdefault(kind(task), []).append(task)
         else:
             otherwise([task])
     for group in alike.values():
         for segments in _cut(group, _cpu_piece() if group[0].hess.is_cpu else _DEVICE_PIECE):
             yield Piece(segments)
+
+
+def _is_one_block(task: Draw | Step | Fold) -> bool:
+    """Whether the task's tensors fill blocks of memory, all in the same order."""
+    stride = task.hess.stride()
+    for value in task:
+        if isinstance(value, Tensor) and value.stride() != stride:
+            return False
+    return is_dense(task.hess)
 
 
 def _cpu_piece() -> int:
@@ -158,20 +181,15 @@ def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
 
 def _counts(pairs: int, device: torch.device) -> Tensor:
     """(j + 1) * GOLDEN of the pairs j."""
+    if device.type == "cpu":
+        return _counts_on_cpu(max(pairs, _cpu_piece()))[:pairs]
     return torch.arange(1, pairs + 1, device=device).mul_(signed(GOLDEN))
 
 
-_steps = lru_cache(maxsize=1)(partial(_counts, device=torch.device("cpu")))
+@lru_cache(maxsize=1)
+@torch.inference_mode(False)
+def _counts_on_cpu(pairs: int) -> Tensor:
+    return torch.arange(1, pairs + 1, device="cpu").mul_(signed(GOLDEN))
 
 
-@lru_cache(maxsize=64)
-def _layout(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, list[int], Tensor | None]:
-    """Of joined parameters: (j + 1) * GOLDEN of each pair, how many pairs each has, and where the elements are."""
-    pairs = [(size + 1) // 2 for size in sizes]
-    counter = torch.cat([torch.arange(1, count + 1) for count in pairs]).mul_(signed(GOLDEN))
-    position = None
-    if any(size % 2 for size in sizes):
-        firsts = itertools.accumulate(pairs, initial=0)
-        position = torch.cat([torch.arange(size) + 2 * first for size, first in zip(sizes, firsts, strict=False)])
-        position = position.to(device)
-    return counter.to(device), pairs, position
+_layout = lru_cache(maxsize=64)(Layout)

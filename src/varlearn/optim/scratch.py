@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -10,7 +11,17 @@ from torch import Tensor
 from varlearn.core.noise import PairWork
 
 # Views that are remembered: to make one takes as long as an operation on some thousand numbers.
-_VIEWS = 128
+_VIEWS = 2048
+
+
+class Layout(Protocol):
+    """How several tensors lie one after the other in a flat one; hashed by identity."""
+
+    count: int
+
+    def parts(self, flat: Tensor) -> list[Tensor]:
+        """These tensors, as views."""
+        ...
 
 
 class Scratch(threading.local):
@@ -30,27 +41,48 @@ class Scratch(threading.local):
     def __init__(self) -> None:
         self._blocks: list[Tensor] = []
         self._taken = 0
-        self._views: dict[tuple[int, int, torch.dtype], Tensor] = {}
+        self._views: dict[tuple[int, torch.dtype, int | Layout], list[Tensor]] = {}
 
     def restart(self) -> None:
         """Everything that was handed out is free again."""
         self._taken = 0
 
-    @torch.inference_mode(False)
     def take(self, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """A flat tensor of `count` elements."""
         if device.type != "cpu":
             return torch.empty(count, dtype=dtype, device=device)
-        index, size = self._taken, count * dtype.itemsize
+        return self._view(self._next_block(count * dtype.itemsize), dtype, count)[0]
+
+    def take_joined(self, layout: Layout, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, list[Tensor]]:
+        """A flat tensor, and its parts."""
+        if device.type != "cpu":
+            flat = torch.empty(layout.count, dtype=dtype, device=device)
+            return flat, layout.parts(flat)
+        index = self._next_block(layout.count * dtype.itemsize)
+        return self._view(index, dtype, layout.count)[0], self._view(index, dtype, layout)
+
+    def _next_block(self, size: int) -> int:
+        """The number of a block of at least `size` bytes."""
+        index = self._taken
         self._taken += 1
         if index == len(self._blocks) or self._blocks[index].numel() < size:
             self._views.clear()
-            self._blocks[index : index + 1] = [torch.empty(size, dtype=torch.uint8, device="cpu")]
-        known = self._views.get((index, count, dtype))
+            with torch.inference_mode(False):
+                self._blocks[index : index + 1] = [torch.empty(size, dtype=torch.uint8, device="cpu")]
+        return index
+
+    def _view(self, index: int, dtype: torch.dtype, form: int | Layout) -> list[Tensor]:
+        """A block as one tensor of `form` elements, or as the parts of a layout."""
+        known = self._views.get((index, dtype, form))
         if known is None:
-            if len(self._views) == _VIEWS:
+            if sum(len(views) for views in self._views.values()) > _VIEWS:
                 self._views.clear()
-            known = self._views[index, count, dtype] = self._blocks[index][:size].view(dtype)
+            with torch.inference_mode(False):
+                if isinstance(form, int):
+                    known = [self._blocks[index][: form * dtype.itemsize].view(dtype)]
+                else:
+                    known = form.parts(self._view(index, dtype, form.count)[0])
+            self._views[index, dtype, form] = known
         return known
 
 
@@ -70,6 +102,10 @@ class Memory:
     def elements(self, count: int, dtype: torch.dtype) -> Tensor:
         """For one number of each element."""
         return _elements.take(count, dtype, self.device)
+
+    def joined(self, layout: Layout, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+        """The same, and the parts of it."""
+        return _elements.take_joined(layout, dtype, self.device)
 
     def pairs(self, count: int, dtype: torch.dtype) -> PairWork:
         """For the transform of so many pairs of normals."""

@@ -144,7 +144,7 @@ class SampledWeights:
             return
         self._written = sample
         sample.meet_again()
-        kept = []
+        kept, copied = [], []
         for entry in [sample.entry(member) for member in sample.members if member.native is None]:
             if "mean" in entry.state:
                 refresh_mean(local(entry.param), local(entry.state["mean"]))
@@ -153,8 +153,10 @@ class SampledWeights:
                 paths.draw([(entry.group, _in_place(entry))])
                 self._added.append(entry)
             else:
-                self._copy_of(entry.param).copy_(local(entry.param))
+                copied.append(entry.param)
                 kept.append(entry)
+        if copied:
+            torch._foreach_copy_([self._copy_of(param) for param in copied], [local(param) for param in copied])
         self._kept = kept
         self._batch_of(sample).put_in(sample.draws)
         if sample.train:
