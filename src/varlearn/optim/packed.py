@@ -201,6 +201,8 @@ def _fold_kind(task: Fold) -> tuple[object, ...]:
 
 def _same_strides(task: Step) -> Step:
     """Copy what does not lie in memory as the parameter does."""
+    if task.estimate is None and task.grad.stride() == task.param.stride():
+        return task
     moved = {
         name: torch.empty_like(task.param, dtype=tensor.dtype).copy_(tensor)
         for name in ("grad", "estimate")

@@ -16,7 +16,7 @@ from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
 # Elements per piece. On a CPU for each thread: half as many do not pay for the launches, four times as many leave the
 # caches. Memory for temporaries is a few pieces, and must not grow with the threads of a large machine.
-_CPU_PIECE = 1 << 18
+_CPU_PIECE = 3 << 16
 _CPU_THREADS = 4
 _JOINED = 8  # parameters so much smaller than a piece are worth the copies that joining them takes
 _DEVICE_PIECE = 1 << 26
@@ -182,7 +182,7 @@ def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
 def _counts(pairs: int, device: torch.device) -> Tensor:
     """(j + 1) * GOLDEN of the pairs j."""
     if device.type == "cpu":
-        return _counts_on_cpu(max(pairs, _cpu_piece()))[:pairs]
+        return _counts_on_cpu(max(pairs, 3 * _cpu_piece() // 4 + 1))[:pairs]
     return torch.arange(1, pairs + 1, device=device).mul_(signed(GOLDEN))
 
 

@@ -52,6 +52,7 @@ class Sample:
         self.members = members
         self.draws = draws
         self.products: Products | None = None
+        self._entries: dict[int, Entry] = {}  # by id, as far as they were asked for
         self._is_fresh = True
         self.is_sharded = any(member.native is None and is_sharded(member.param) for member in members)
 
@@ -82,9 +83,12 @@ class Sample:
 
     def entry(self, member: Member) -> Entry:
         """A member's noise."""
-        draw = self.draws[id(member.group)]
-        noise = sharded.noise(member.param, fold_in(draw.key, member.index), draw.ess, draw.weight_decay)
-        return Entry(member.param, member.state, noise, member.group)
+        known = self._entries.get(id(member.param))
+        if known is None:
+            draw = self.draws[id(member.group)]
+            noise = sharded.noise(member.param, fold_in(draw.key, member.index), draw.ess, draw.weight_decay)
+            known = self._entries[id(member.param)] = Entry(member.param, member.state, noise, member.group)
+        return known
 
 
 class SampledWeights:
@@ -169,13 +173,14 @@ class SampledWeights:
 
     def _draw(self, entry: Entry, train: bool) -> Draw:
         """A sample of a parameter whose mean is elsewhere; for training on the packed path, the score is kept."""
-        draw = _in_place(entry)._replace(mean=self._mean(entry))
-        if not train or not _keeps_score(entry):
+        hess = local(entry.state["hess"])
+        draw = Draw(local(entry.param), self._mean(entry), hess, entry.noise)
+        if not train or not _keeps_score(entry.group, draw):
             return draw
         known = self._scores.get(id(entry.param))
-        if known is None or not _same_layout(known[1], draw.hess):
-            known = self._scores[id(entry.param)] = entry.param, torch.empty_like(draw.hess)
-        return draw._replace(score=known[1])
+        if known is None or not _same_layout(known[1], hess):
+            known = self._scores[id(entry.param)] = entry.param, torch.empty_like(hess)
+        return Draw(draw.param, draw.mean, hess, entry.noise, score=known[1])
 
     def _batch_of(self, sample: Sample) -> Batch:
         natives = [(member.native, member.group) for member in sample.members if member.native is not None]
@@ -216,9 +221,9 @@ def _in_place(entry: Entry) -> Draw:
     return Draw(part, part, local(entry.state["hess"]), entry.noise)
 
 
-def _keeps_score(entry: Entry) -> bool:
+def _keeps_score(group: dict[str, Any], draw: Draw) -> bool:
     """Where making the noise a second time is most of what a step costs: without a kernel."""
-    return entry.group["hess_approx"] == "reparam" and paths.takes_packed(entry.group, _in_place(entry))
+    return group["hess_approx"] == "reparam" and paths.takes_packed(group, draw)
 
 
 def refresh_mean(param: Tensor, mean: Tensor) -> None:
