@@ -210,6 +210,13 @@ class DistributedWindow(Window):
         self._capture()
         self._captured_total = self._total()
 
+    def _capture(self) -> None:
+        for param, grad in self.grads.items():
+            if param in self._captured:
+                self._captured[param].copy_(grad)
+            else:
+                self._captured[param] = grad.clone()
+
     def _add_gradients(self, sample: Sample, products: LocalProducts) -> None:
         for param in sample.entries:
             if param.grad is None or (param not in products.seen and param in self.grads):

@@ -239,9 +239,9 @@ class IVON(VariationalOptimizer):
             refresh_mean(part, mean)
         estimate = window.estimates.get(param) if window.estimates else None
         if estimate is not None and param not in window.given:
-            change = window.change(param, grad)
-            for scale in (factor,) if change is None else (factor, change):
-                estimate.mul_(scale if group["hess_approx"] == "reparam" else scale * scale)
+            for scale in (window.change(param, grad), None if factor == 1.0 else factor):
+                if scale is not None:
+                    estimate.mul_(scale if group["hess_approx"] == "reparam" else scale * scale)
         return Step(
             part,
             part if mean is None else mean,

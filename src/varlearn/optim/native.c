@@ -249,6 +249,7 @@ typedef struct {
     int64_t size;
     const float *grad;
     float *grad_mean;       /* NULL where only hhat is wanted */
+    float *captured;        /* receives the new mean gradient too, or NULL */
     float *estimate_mean;
     const float *hess;
     uint64_t key;
@@ -274,10 +275,12 @@ static int fold_span(const void *task, int64_t start, int64_t stop, int past_cac
 {
     const Fold t = *(const Fold *)task;
     float nowhere[BLOCK] = {0};
-    (void)past_cache;
-    for (; start + BLOCK <= stop; start += BLOCK)
-        fold_block(t.grad + start, t.grad_mean ? t.grad_mean + start : nowhere, t.estimate_mean + start, t.hess + start,
-                   counter_at(t.key, start), t.hyper);
+    for (; start + BLOCK <= stop; start += BLOCK) {
+        float *grad_mean = t.grad_mean ? t.grad_mean + start : nowhere;
+        fold_block(t.grad + start, grad_mean, t.estimate_mean + start, t.hess + start, counter_at(t.key, start), t.hyper);
+        if (t.captured)
+            copy_block(t.captured + start, grad_mean, past_cache);
+    }
     if (start < stop) {
         float grad[BLOCK] = {0}, estimate_mean[BLOCK] = {0}, hess[BLOCK] = {0};
         size_t bytes = (size_t)(stop - start) * sizeof(float);
@@ -290,6 +293,8 @@ static int fold_span(const void *task, int64_t start, int64_t stop, int past_cac
         memcpy(t.estimate_mean + start, estimate_mean, bytes);
         if (t.grad_mean)
             memcpy(t.grad_mean + start, nowhere, bytes);
+        if (t.captured)
+            memcpy(t.captured + start, nowhere, bytes);
     }
     return 1;
 }

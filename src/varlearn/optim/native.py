@@ -93,8 +93,7 @@ def supports(task: Draw | Step | Fold) -> bool:
         tensors = (task.hess, task.estimate_mean, task.grad)
         if not _is_written_out(task.grad):
             return False
-        if task.grad_mean is not None:
-            tensors += (task.grad_mean,)
+        tensors += tuple(tensor for tensor in (task.grad_mean, task.captured) if tensor is not None)
     elif isinstance(task, Draw):
         tensors = (param, task.hess) if task.mean is param else (param, task.mean, task.hess)
     else:
@@ -231,12 +230,13 @@ def fold(tasks: Sequence[Fold]) -> None:
             task.hess.numel(),
             task.grad.data_ptr(),
             0 if task.grad_mean is None else task.grad_mean.data_ptr(),
+            0 if task.captured is None else task.captured.data_ptr(),
             task.estimate_mean.data_ptr(),
             task.hess.data_ptr(),
             task.noise.key,
             address,
         )
-    call(load().varlearn_fold, words, 7)
+    call(load().varlearn_fold, words, 8)
     changed([task.grad_mean for task in tasks if task.grad_mean is not None])
 
 

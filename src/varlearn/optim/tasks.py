@@ -104,6 +104,7 @@ class Fold(NamedTuple):
         approximation: how hhat is made, as in `Step`.
         noise: what perturbed the parameter in this sample.
         count: how many earlier samples there are.
+        captured: receives a copy of the new `grad_mean`; None where it is not wanted.
     """
 
     grad: Tensor
@@ -113,6 +114,7 @@ class Fold(NamedTuple):
     approximation: Approximation
     noise: Noise
     count: int
+    captured: Tensor | None = None
 
 
 def state_dtype(param: Tensor) -> torch.dtype:

@@ -39,7 +39,7 @@ class Window:
         self.given: set[Tensor] = set()
         self.cleared = False
         self.bytes = 0
-        self._captured: dict[Tensor, Tensor] = {}
+        self._captured: dict[Tensor, Tensor] = {}  # the mean gradient as it was made, to see what the user does to it
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Before a further sample: take the mean gradient out of `p.grad`, so that backward writes the new one alone.
@@ -91,20 +91,23 @@ class Window:
                 self.grads[param] = torch.zeros_like(grad)
                 self.estimates[param] = torch.zeros_like(local(sample.entries[param].state["hess"]))
         for param, mean in self.grads.items():
+            param.grad = mean
+            if param not in self._captured:
+                self._captured[param] = torch.empty_like(local(mean))
             if param not in new or param in given:
                 # A loss that does not reach a parameter in one of the samples has gradient zero there.
                 loop.fold_in_mean(mean, new.get(param), count)
                 loop.fold_in_mean(self.estimates[param], given.get(param), count)
-            param.grad = mean
+                self._captured[param].copy_(local(mean))
         own = [param for param in new if param not in given]
-        paths.fold(
-            [_fold(sample.entries[param], new[param], self.grads[param], self.estimates[param], count) for param in own]
-        )
-        self._capture()
+        paths.fold([self._fold(sample.entries[param], new[param], count) for param in own])
 
-    def _capture(self) -> None:
-        """Keep the mean gradient as backward left it, to see later what the user did to `p.grad`."""
-        self._captured = {param: local(grad).clone() for param, grad in self.grads.items()}
+    def _fold(self, entry: Entry, grad: Tensor, count: int) -> tuple[dict[str, Any], Fold]:
+        """Take one gradient more into the means of a parameter; of the first one, only hhat is not there yet."""
+        group, param, hess = entry.group, entry.param, local(entry.state["hess"])
+        means = (local(self.grads[param]), self._captured[param]) if count else (None, None)
+        fold = Fold(local(grad), means[0], self.estimates[param], hess, group["hess_approx"], entry.noise, count)
+        return group, fold._replace(captured=means[1])
 
     def _fold_first(self, first: Sample) -> None:
         own = [param for param in self.grads if param not in self.given]
@@ -112,7 +115,7 @@ class Window:
             self.estimates[param] = self.estimates[param].to(first.entries[param].state["hess"].dtype, copy=True)
         for param in own:
             self.estimates[param] = torch.zeros_like(local(first.entries[param].state["hess"]))
-        paths.fold([_fold(first.entries[param], self.grads[param], None, self.estimates[param], 0) for param in own])
+        paths.fold([self._fold(first.entries[param], self.grads[param], 0) for param in own])
         # A view may be a slice of a communication buffer that the next backward overwrites.
         self.grads = {param: grad.clone() if grad._is_view() else grad for param, grad in self.grads.items()}
 
@@ -158,12 +161,6 @@ class Window:
     def detach_from_grads(self) -> None:
         """Before `p.grad` is zeroed in place: keep the captured gradients."""
         self.grads = {param: grad.clone() if param.grad is grad else grad for param, grad in self.grads.items()}
-
-
-def _fold(entry: Entry, grad: Tensor, mean: Tensor | None, estimate: Tensor, count: int) -> tuple[dict[str, Any], Fold]:
-    group, mean = entry.group, None if mean is None else local(mean)
-    hess = local(entry.state["hess"])
-    return group, Fold(local(grad), mean, estimate, hess, group["hess_approx"], entry.noise, count)
 
 
 def dense_grad(param: Tensor) -> Tensor:
