@@ -179,9 +179,11 @@ def test_running_means_are_the_plain_path_s(approximation: Approximation, keep_g
             for count in (1, 2, 5):
                 noise = Noise(derive_key(0, count, index=i), 20.0, 0.1)
                 grad = torch.randn_like(like)
-                task = Fold(grad, grad_mean, estimate_mean, hess, approximation, noise, count)
+                captured = None if grad_mean is None else torch.zeros_like(like)
+                task = Fold(grad, grad_mean, estimate_mean, hess, approximation, noise, count, captured)
                 assert native.supports(task)
                 fold([task])
+                assert captured is None or grad_mean is None or torch.equal(captured, grad_mean)
             means += [estimate_mean] if grad_mean is None else [grad_mean, estimate_mean]
         outcomes.append(means)
     for ours, plain in zip(*outcomes, strict=True):

@@ -126,8 +126,11 @@ def test_fold_is_the_loops(path: object, approximation: str, count: int) -> None
             if count == 0:
                 estimate.zero_()
             noise = Noise(99 + index, 50.0, 1e-3)
-            tasks.append(Fold(grad, grad_mean if count else None, estimate, hess, approximation, noise, count))
+            means, captured = (grad_mean, torch.zeros(size)) if count else (None, None)
+            tasks.append(Fold(grad, means, estimate, hess, approximation, noise, count, captured))
         path.fold(tasks)
+        for task in tasks:
+            assert task.captured is None or torch.equal(task.captured, task.grad_mean)
         return torch.cat(
             [tensor for task in tasks for tensor in (task.estimate_mean, task.grad_mean) if tensor is not None]
         )

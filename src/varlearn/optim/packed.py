@@ -76,6 +76,8 @@ def fold(tasks: Sequence[Fold]) -> None:
             mean = piece.flat(name)
             loop.fold_in_mean(mean, value, first.count)
             piece.put(name, mean)
+            if name == "grad_mean" and first.captured is not None:
+                piece.put("captured", mean)
 
 
 def sample_values(
@@ -196,7 +198,7 @@ def _step_kind(task: Step) -> tuple[object, ...]:
 
 def _fold_kind(task: Fold) -> tuple[object, ...]:
     dtypes = (task.hess.dtype, task.grad.dtype, None if task.grad_mean is None else task.grad_mean.dtype)
-    return (task.hess.device, dtypes, task.noise.scale, task.approximation, task.count)
+    return (task.hess.device, dtypes, task.noise.scale, task.approximation, task.count, task.captured is None)
 
 
 def _same_strides(task: Step) -> Step:
