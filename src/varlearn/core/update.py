@@ -123,11 +123,11 @@ def update_hess(
     >>> update_hess(torch.tensor([1.0]), torch.tensor([-1.0]), beta2=0.5, weight_decay=0.0)
     tensor([0.5000])
     """
-    gap = torch.sub(estimate, hess, out=work[0])
-    relative = torch.div(gap, precision(hess, weight_decay, work[1]), out=work[1])
+    step = torch.sub(estimate, hess, out=work[0]).mul_(1.0 - beta2)
+    relative = torch.div(step, precision(hess, weight_decay, work[1]), out=work[1])
     # The product is +inf at worst and the other terms are finite, so the sum is never NaN. The small terms go first.
-    rise = torch.addcmul(gap, gap, relative, value=0.5 * (1.0 - beta2), out=work[1])
-    updated = torch.add(hess, rise, alpha=1.0 - beta2, out=out)
+    rise = torch.addcmul(step, step, relative, value=0.5, out=work[1])
+    updated = torch.add(hess, rise, out=out)
     return updated.clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
 
 
@@ -146,13 +146,11 @@ def update_mean(
     >>> update_mean(torch.tensor([2.0]), torch.tensor([4.0]), torch.tensor([1.0]), hyper)
     tensor([0.5000])
     """
-    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else torch.sub(mean, prior_mean, out=work[0])
-    # Of 1 / debias nothing is seen before the end: it is common to gbar, to the radius and to the step.
-    direction = torch.add(momentum, offset, alpha=hyper.weight_decay * hyper.debias, out=work[0])
-    radius = min(hyper.clip_radius, largest(mean.dtype)) * hyper.debias
-    # Line 5 has left h + delta positive.
-    direction = direction.div_(torch.add(hess, hyper.weight_decay, out=work[1])).clamp_(-radius, radius)
-    moved = torch.add(mean, direction, alpha=-hyper.lr / hyper.debias, out=out)
+    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else torch.sub(mean, prior_mean, out=work[1])
+    direction = torch.div(momentum, hyper.debias, out=work[0]).add_(offset, alpha=hyper.weight_decay)
+    radius = min(hyper.clip_radius, largest(mean.dtype))
+    direction = direction.div_(precision(hess, hyper.weight_decay, work[1])).clamp_(-radius, radius)
+    moved = torch.add(mean, direction, alpha=-hyper.lr, out=out)
     return saturate_(moved, max(1.0, hyper.weight_decay))
 
 
