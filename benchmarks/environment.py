@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
+import gc
 import os
 import platform
 import shutil
@@ -60,7 +62,11 @@ def compiler() -> str:
 
 
 def available_memory() -> int:
-    """Bytes that can be allocated without swapping."""
+    """Bytes that can be allocated without swapping, also those that this process has freed and glibc has kept."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
     return _meminfo("MemAvailable")
 
 
