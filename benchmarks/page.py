@@ -74,12 +74,12 @@ def plot(document: Document, path: Path = PLOT) -> None:
         sizes, costs = lines.setdefault(figure["contender"], ([], []))
         sizes.append(figure["parameters"])
         costs.append(figure["ns_per_parameter"])
-    drawing, axes = pyplot.subplots(figsize=(7.0, 4.2), layout="constrained")
+    drawing, axes = pyplot.subplots(figsize=(8.0, 4.2), layout="constrained")
     for name, (sizes, costs) in lines.items():
         axes.plot(sizes, costs, marker="o", label=name, linestyle="-" if name.startswith("varlearn") else "--")
     axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="sample + step, ns per parameter")
     axes.grid(which="both", alpha=0.25)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))  # beside the lines, which are everywhere
     drawing.savefig(path, metadata={"Date": None})
     pyplot.close(drawing)
 
