@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from varlearn.core.noise import GOLDEN, interleave, normal_pairs, signed
+from varlearn.core.noise import interleave, normal_pairs, pair_counts, signed
 
 
 def joined_normals(keys: Sequence[int], sizes: Sequence[int], dtype: torch.dtype, device: torch.device) -> list[Tensor]:
@@ -28,7 +28,7 @@ def joined_normals(keys: Sequence[int], sizes: Sequence[int], dtype: torch.dtype
     (True, True)
     """
     pairs = [(size + 1) // 2 for size in sizes]
-    counts = torch.arange(1, max(pairs) + 1, device=device).mul_(signed(GOLDEN))
+    counts = pair_counts(max(pairs), device)
     counter = torch.cat([counts[:count] for count in pairs])
     torch._foreach_add_(counter.split(pairs), [signed(key) for key in keys])
     normals = torch.empty(2 * len(counter), dtype=dtype, device=device)

@@ -146,7 +146,7 @@ def normal_on_grid(grid: Grid, key: int, dtype: torch.dtype, device: torch.devic
         numbers = numbers + across
         odd = numbers % 2 == 1
         counter = numbers.div_(2, rounding_mode="floor").add_(1).mul_(signed(GOLDEN)).add_(signed(key))
-        cosine, sine = normal_pairs(counter, _transform_dtype(out))
+        cosine, sine = normal_pairs(counter, transform_dtype(out))
         part.copy_(torch.where(odd, sine, cosine))
     return out
 
@@ -164,7 +164,7 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
     first, odd = divmod(offset, 2)
     last = (offset + flat.numel() + 1) // 2
     counter = torch.arange(first + 1, last + 1, device=flat.device).mul_(signed(GOLDEN)).add_(signed(key))
-    dtype = _transform_dtype(flat)
+    dtype = transform_dtype(flat)
     cosine, sine = normal_pairs(counter, dtype)
     if flat.dtype == dtype and not odd and flat.numel() % 2 == 0:
         interleave(cosine, sine, flat)
@@ -217,6 +217,16 @@ def interleave(first: Tensor, second: Tensor, out: Tensor) -> Tensor:
     return out
 
 
+def pair_counts(pairs: int, device: torch.device) -> Tensor:
+    """(j + 1) * GOLDEN for the first pairs j: added to a key, the counters of its normals.
+
+    >>> cosine, sine = normal_pairs(pair_counts(2, torch.device("cpu")) + 7, torch.float32)
+    >>> torch.equal(torch.stack((cosine, sine), -1).view(-1), normal_(torch.empty(4), key=7))
+    True
+    """
+    return torch.arange(1, pairs + 1, device=device).mul_(signed(GOLDEN))
+
+
 def signed(word: int) -> int:
     """The int64 with the bits of a 64-bit word.
 
@@ -226,8 +236,13 @@ def signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def _transform_dtype(out: Tensor) -> torch.dtype:
-    return torch.float64 if out.dtype == torch.float64 else torch.float32
+def transform_dtype(like: Tensor) -> torch.dtype:
+    """In which noise for a tensor is made: float64 for float64, float32 for all others.
+
+    >>> transform_dtype(torch.zeros(1, dtype=torch.bfloat16))
+    torch.float32
+    """
+    return torch.float64 if like.dtype == torch.float64 else torch.float32
 
 
 def _shift_right(bits: Tensor, by: int, out: Tensor) -> Tensor:

@@ -44,8 +44,8 @@ def fold(tasks: Sequence[Fold]) -> None:
         fold_in_mean(task.estimate_mean, hhat, task.count)
         if task.grad_mean is not None:
             fold_in_mean(task.grad_mean, task.grad, task.count)
-        if task.grad_mean is not None and task.captured is not None:
-            task.captured.copy_(task.grad_mean)
+            if task.captured is not None:
+                task.captured.copy_(task.grad_mean)
 
 
 def fold_in_mean(mean: Tensor, value: Tensor | None, count: int) -> None:

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from varlearn.core.noise import GOLDEN, advanced, signed
+from varlearn.core.noise import advanced, pair_counts, signed
 from varlearn.optim.scratch import Memory
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
@@ -180,16 +180,16 @@ def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
 
 
 def _counts(pairs: int, device: torch.device) -> Tensor:
-    """(j + 1) * GOLDEN of the pairs j."""
+    """`pair_counts`, which on a CPU are kept for pieces of every size."""
     if device.type == "cpu":
         return _counts_on_cpu(max(pairs, 3 * _cpu_piece() // 4 + 1))[:pairs]
-    return torch.arange(1, pairs + 1, device=device).mul_(signed(GOLDEN))
+    return pair_counts(pairs, device)
 
 
 @lru_cache(maxsize=1)
 @torch.inference_mode(False)
 def _counts_on_cpu(pairs: int) -> Tensor:
-    return torch.arange(1, pairs + 1, device="cpu").mul_(signed(GOLDEN))
+    return pair_counts(pairs, torch.device("cpu"))
 
 
 _layout = lru_cache(maxsize=64)(Layout)

@@ -105,9 +105,9 @@ class Window:
     def _fold(self, entry: Entry, grad: Tensor, count: int) -> tuple[dict[str, Any], Fold]:
         """Take one gradient more into the means of a parameter; of the first one, only hhat is not there yet."""
         group, param, hess = entry.group, entry.param, local(entry.state["hess"])
-        means = (local(self.grads[param]), self._captured[param]) if count else (None, None)
-        fold = Fold(local(grad), means[0], self.estimates[param], hess, group["hess_approx"], entry.noise, count)
-        return group, fold._replace(captured=means[1])
+        mean, captured = (local(self.grads[param]), self._captured[param]) if count else (None, None)
+        how = group["hess_approx"], entry.noise, count
+        return group, Fold(local(grad), mean, self.estimates[param], hess, *how, captured)
 
     def _fold_first(self, first: Sample) -> None:
         own = [param for param in self.grads if param not in self.given]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from varlearn.core.joined import joined_normals
-from varlearn.core.noise import derive_key
+from varlearn.core.noise import derive_key, transform_dtype
 from varlearn.core.shards import is_sharded, normal_like
 from varlearn.types import Params, Seed
 
@@ -45,7 +45,7 @@ def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int
     >>> torch.equal(normals(torch.zeros(3), seed=1, index=2), normals(torch.ones(3), seed=1, index=2))
     True
     """
-    dtype = _dtype_of(like)
+    dtype = transform_dtype(like)
     if isinstance(seed, torch.Generator):
         if is_sharded(like):
             raise ValueError(
@@ -63,25 +63,21 @@ def normals_by_name(like: Params, seed: Seed, index: int) -> Params:
     >>> torch.allclose(normals_by_name(tensors, 1, 2)["b"], normals(tensors["b"], 1, 2, position=1))
     True
     """
-    rank = positions(like)
     if isinstance(seed, torch.Generator):
         return {name: normals(tensor, seed, index) for name, tensor in like.items()}
+    rank = positions(like)
     found: Params = {}
     small: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in like.items():
         if is_sharded(tensor) or tensor.numel() > _LARGE:
             found[name] = normals(tensor, seed, index, rank[name])
         else:
-            small.setdefault((_dtype_of(tensor), tensor.device), []).append(name)
+            small.setdefault((transform_dtype(tensor), tensor.device), []).append(name)
     for (dtype, device), names in small.items():
         keys = [derive_key(seed, draw=index, index=rank[name], stream=WEIGHTS) for name in names]
         parts = joined_normals(keys, [like[name].numel() for name in names], dtype, device)
         found |= {name: part.view(like[name].shape) for name, part in zip(names, parts, strict=True)}
     return found
-
-
-def _dtype_of(like: Tensor) -> torch.dtype:
-    return torch.float64 if like.dtype == torch.float64 else torch.float32
 
 
 def uniform(seed: Seed, index: int, stream: int = CHOICE) -> float:
