@@ -3,16 +3,17 @@
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from varlearn.optim.gate import Gate
 
 
-def until(condition: object) -> None:
+def until(condition: Callable[[], bool]) -> None:
     """Wait for another thread, at most ten seconds."""
     deadline = time.monotonic() + 10.0
-    while not condition():  # pyright: ignore[reportCallIssue]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(1e-3)
 
@@ -56,10 +57,8 @@ def test_an_interrupt_while_waiting_leaves_nothing_behind() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
         with pytest.raises(KeyboardInterrupt):
-            try:
-                gate.enter("main")
-            finally:
-                gate.leave("main")
+            gate.enter("main")
+        gate.leave("main")
     finally:
         signal.signal(signal.SIGALRM, before)
         release.set()

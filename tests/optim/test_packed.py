@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from varlearn import IVON
-from varlearn.optim import loop, native, packed, pieces
+from varlearn.optim import layout, loop, native, packed
 from varlearn.optim.tasks import Fold, Noise
 
 SHAPES = [(3, 5), (7,), (), (0, 4), (60, 50), (9, 2, 3, 3), (1,), (513,)]
@@ -51,7 +51,7 @@ def train(dtype: torch.dtype, samples: int, **kwargs: object) -> list[Tensor]:
 def test_packed_is_the_loop(
     variant: dict[str, object], dtype: torch.dtype, samples: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "_CPU_PIECE", piece)
+    monkeypatch.setattr(layout, "_CPU_PIECE", piece)
     expected = train(dtype, samples, foreach=False, fused=False, **variant)
     found = train(dtype, samples, foreach=True, **variant)
     # The same operations on the same numbers; only how a vector loop ends may differ, by an ulp of log, sin or cos.

@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from varlearn.optim.pieces import Layout
+from varlearn.optim.layout import Layout
 from varlearn.optim.scratch import Memory, Scratch
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def test_a_block_grows_and_the_old_one_stays_with_its_holder() -> None:
 
 
 def test_parts_of_a_layout_begin_at_even_places() -> None:
-    layout = Layout([(3,), (2, 2), ()], CPU)
+    layout = Layout([(3,), (2, 2), ()])
     flat, parts = Scratch().take_joined(layout, torch.float32, CPU)
     flat.copy_(torch.arange(layout.count))
     assert [part.tolist() for part in parts] == [[0.0, 1.0, 2.0], [[4.0, 5.0], [6.0, 7.0]], 8.0]

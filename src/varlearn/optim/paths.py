@@ -69,13 +69,18 @@ def _wants_native(group: Group) -> bool:
     return bool(group["fused"] or (group["fused"] is None and group["foreach"] is None))
 
 
+def joins(group: Group) -> bool:
+    """Whether a group asks for a path that takes many small parameters in one go."""
+    return group["foreach"] is not False or bool(group["fused"])
+
+
 def takes_packed(group: Group, task: Draw | Step | Fold) -> bool:
     """Whether a task takes the packed path, tensor operation after tensor operation."""
     return _choose(group, task) == "packed"
 
 
 def _choose(group: Group, task: Draw | Step | Fold) -> Literal["loop", "native", "compiled", "packed"]:
-    if task.noise.grid is not None or (group["foreach"] is False and not group["fused"]):
+    if task.noise.grid is not None or not joins(group):
         return "loop"
     if is_native(group, task):
         return "native"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
@@ -11,15 +10,9 @@ import torch
 from torch import Tensor
 
 from varlearn.core.noise import advanced, pair_counts, signed
+from varlearn.optim.layout import Layout, is_small, piece_size
 from varlearn.optim.scratch import Memory
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
-
-# Elements per piece. On a CPU for each thread: half as many do not pay for the launches, four times as many leave the
-# caches. Memory for temporaries is a few pieces, and must not grow with the threads of a large machine.
-_CPU_PIECE = 3 << 16
-_CPU_THREADS = 4
-_JOINED = 8  # parameters so much smaller than a piece are worth the copies that joining them takes
-_DEVICE_PIECE = 1 << 26
 
 Task = TypeVar("Task", Draw, Step, Fold)
 
@@ -36,29 +29,6 @@ class Segment(NamedTuple):
         return tensor.as_strided((self.stop - self.start,), (1,), tensor.storage_offset() + self.start)
 
 
-class Layout:
-    """How joined parameters lie one after the other: each begins at an even place, because noise comes in pairs.
-
-    Attributes:
-        count: of places.
-        pairs: of each parameter.
-        steps: for each parameter, (j + 1) * GOLDEN of its pairs j.
-    """
-
-    def __init__(self, shapes: Sequence[tuple[int, ...]], device: torch.device) -> None:
-        self._shapes = shapes
-        self._sizes = [math.prod(shape) for shape in shapes]
-        self.pairs = [(size + 1) // 2 for size in self._sizes]
-        self.count = 2 * sum(self.pairs)
-        steps = _counts(max(self.pairs), device)
-        self.steps = [steps[:count] for count in self.pairs]
-
-    def parts(self, flat: Tensor) -> list[Tensor]:
-        """The parameters' parts of a flat tensor, in their shapes."""
-        places = zip(flat.split([2 * count for count in self.pairs]), self._sizes, self._shapes, strict=True)
-        return [(part[:size] if size % 2 else part).view(shape) for part, size, shape in places]
-
-
 class Piece(Generic[Task]):
     """What is computed together: a segment of one parameter, or several whole parameters with their scalars in common.
 
@@ -73,19 +43,21 @@ class Piece(Generic[Task]):
         self._segments = segments
         self._layout: Layout | None = None
         self._parts: dict[int, list[Tensor]] = {}  # by id: a flat tensor, as parameters
+        self._wholes: dict[str, Tensor | None] = {}  # by name: the block that tensors fill, where they lie so
         if len(segments) > 1:
             tensors = [segment.task.hess for segment in segments]
             self._in_order = all(tensor.is_contiguous() for tensor in tensors)
             shapes = tuple(tensor.shape if self._in_order else (tensor.numel(),) for tensor in tensors)
-            self._layout = _layout(shapes, self.memory.device)
+            self._layout = _layout(shapes)
 
     def flat(self, name: str) -> Tensor:
-        """The tasks' tensors of this name, one after the other: a view of a single segment, and else a copy.
+        """The tasks' tensors of this name, one after the other: where they are if they lie so, and else in a copy.
 
         It may be written to, if `put` follows.
         """
-        if self._layout is None:
-            return self._only(name)
+        whole = self._whole(name)
+        if whole is not None:
+            return whole
         tensors = self._tensors(name)
         flat = self.room(name, tensors[0].dtype)
         torch._foreach_copy_(self._parts[id(flat)], tensors)
@@ -93,32 +65,43 @@ class Piece(Generic[Task]):
 
     def room(self, name: str, dtype: torch.dtype) -> Tensor:
         """Where new values of the tensors of this name may be computed, in `dtype`, before `put`."""
-        if self._layout is not None:
-            flat, self._parts[id(flat)] = self.memory.joined(self._layout, dtype)
-            return flat
-        only = self._only(name)
-        return only if only.dtype == dtype else self.memory.elements(only.numel(), dtype)
+        place = self._whole(name)
+        if place is not None and place.dtype == dtype:
+            return place
+        if self._layout is None:
+            return self.memory.elements(self._segments[0].stop - self._segments[0].start, dtype)
+        flat, self._parts[id(flat)] = self.memory.joined(self._layout, dtype)
+        return flat
 
     def put(self, name: str, values: Tensor) -> None:
         """Write values into the tasks' tensors of this name, unless they are there already."""
-        if self._layout is not None:
+        place = self._whole(name)
+        if place is None:
+            assert self._layout is not None
             torch._foreach_copy_(self._tensors(name), self._parts.get(id(values)) or self._layout.parts(values))
-        elif (only := self._only(name)).data_ptr() != values.data_ptr():
-            only.copy_(values)
+        elif place.data_ptr() != values.data_ptr():
+            place.copy_(values)
 
     def counters(self) -> Tensor:
         """The counters of the pairs of normals."""
         keys = [segment.task.noise.key for segment in self._segments]
-        if self._layout is not None:
-            counter = self.memory.elements(self._layout.count // 2, torch.int64)
-            parts = counter.split(self._layout.pairs)
-            torch._foreach_copy_(parts, self._layout.steps)
-            torch._foreach_add_(parts, [signed(key) for key in keys])
-            return counter
-        _, start, stop = self._segments[0]
-        pairs = (stop + 1) // 2 - start // 2
-        counter = self.memory.elements(pairs, torch.int64)
-        return torch.add(_counts(pairs, self.memory.device), signed(advanced(keys[0], start // 2)), out=counter)
+        if self._layout is None:
+            _, start, stop = self._segments[0]
+            pairs = (stop + 1) // 2 - start // 2
+            counter = self.memory.elements(pairs, torch.int64)
+            return torch.add(_counts(pairs, self.memory.device), signed(advanced(keys[0], start // 2)), out=counter)
+        counter = self.memory.elements(self._layout.count // 2, torch.int64)
+        counter.copy_(_counts(len(counter), self.memory.device))
+        behind = [signed(advanced(key, -start)) for key, start in zip(keys, self._layout.starts, strict=True)]
+        torch._foreach_add_(counter.split(self._layout.pairs), behind)
+        return counter
+
+    def _whole(self, name: str) -> Tensor | None:
+        """The memory that the tensors of this name fill, where nothing else lies between them."""
+        if name not in self._wholes:
+            layout = self._layout
+            self._wholes[name] = self._only(name) if layout is None else layout.whole(self._tensors(name))
+        return self._wholes[name]
 
     def _only(self, name: str) -> Tensor:
         return self._segments[0].of(getattr(self.first, name))
@@ -134,15 +117,18 @@ class Piece(Generic[Task]):
 def pieces(
     tasks: Sequence[Task], otherwise: Callable[[Sequence[Task]], None], kind: Callable[[Task], tuple[object, ...]]
 ) -> Iterator[Piece[Task]]:
-    """Pieces of tasks that are of one kind; tasks that are not dense in memory are done one by one."""
+    """Pieces of tasks that are of one kind; tasks that are not dense in memory are done one by one.
+
+    Parameters of odd size are joined with each other only: between them there are gaps.
+    """
     alike: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
         if _is_one_block(task):
-            alike.setdefault(kind(task), []).append(task)
+            alike.setdefault((task.hess.numel() % 2, *kind(task)), []).append(task)
         else:
             otherwise([task])
     for group in alike.values():
-        for segments in _cut(group, _cpu_piece() if group[0].hess.is_cpu else _DEVICE_PIECE):
+        for segments in _cut(group, piece_size(group[0].hess.device)):
             yield Piece(segments)
 
 
@@ -155,17 +141,13 @@ def _is_one_block(task: Draw | Step | Fold) -> bool:
     return is_dense(task.hess)
 
 
-def _cpu_piece() -> int:
-    return _CPU_PIECE * min(torch.get_num_threads(), _CPU_THREADS)
-
-
 def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
     """Segments of about `limit` elements: at most half as much again, so that none is small."""
     joined: list[Segment] = []
     room = limit
     for task in tasks:
         numel = task.hess.numel()
-        if numel > limit // _JOINED:
+        if not is_small(task.hess, limit):
             size = -(-numel // max(1, round(numel / limit)))
             size += size % 2  # noise comes in pairs
             yield from ([Segment(task, start, min(start + size, numel))] for start in range(0, numel, size))
@@ -181,9 +163,10 @@ def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
 
 def _counts(pairs: int, device: torch.device) -> Tensor:
     """`pair_counts`, which on a CPU are kept for pieces of every size."""
-    if device.type == "cpu":
-        return _counts_on_cpu(max(pairs, 3 * _cpu_piece() // 4 + 1))[:pairs]
-    return pair_counts(pairs, device)
+    if device.type != "cpu":
+        return pair_counts(pairs, device)
+    largest = 3 * piece_size(device) // 4 + 1  # pairs: a piece may be half as large again
+    return _counts_on_cpu(max(pairs, largest))[:pairs]
 
 
 @lru_cache(maxsize=1)

@@ -45,6 +45,7 @@ class Roster:
 
     def __init__(self) -> None:
         self._known: dict[int, Member] = {}  # by id: hashing a tensor is ten times slower
+        self._settled: set[int] = set()  # ids of tensors that lie where they should
 
     def call(self, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]) -> list[Member]:
         """The trainable parameters of `groups`, with their states from `states`, where they are made if need be."""
@@ -74,4 +75,11 @@ class Roster:
                 index += 1
         if is_changed or len(known) != len(members):
             self._known = {id(member.param): member for member in members if member.native is not None}
+            self._settle([member.state for member in members if member.native is None and paths.joins(member.group)])
         return members
+
+    def _settle(self, states: Sequence[dict[str, Any]]) -> None:
+        """What was made or loaded since the last call may lie anywhere."""
+        if not all(id(each[name]) in self._settled for each in states for name in ("momentum", "hess")):
+            state.settle(states)
+            self._settled = {id(each[name]) for each in states for name in ("momentum", "hess")}

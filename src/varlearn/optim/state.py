@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from varlearn.core.shards import placed_like
+from varlearn.optim.layout import is_small, piece_size, side_by_side
 from varlearn.optim.tasks import is_dense, state_dtype
 
 # The tensors among "step", "momentum", "hess", "mean" (of a float16 or bfloat16 parameter) and "prior_mean".
@@ -53,6 +54,19 @@ def of(states: MutableMapping[Tensor, Any], param: Tensor, group: dict[str, Any]
 def like(param: Tensor, value: Tensor) -> Tensor:
     """A copy of `value` in the state's dtype, on the parameter's device, in its memory order and spread as it is."""
     return torch.empty_like(param, dtype=state_dtype(param), requires_grad=False).copy_(placed_like(param, value))
+
+
+def settle(states: Sequence[dict[str, Any]]) -> None:
+    """Move momentum and h of small parameters side by side, where one operation serves all of them."""
+    for name in ("momentum", "hess"):
+        small = [state for state in states if type(state[name]) is Tensor and _is_joined(state[name])]
+        with torch.inference_mode(False):
+            for state, new in zip(small, side_by_side([state[name] for state in small]), strict=True):
+                state[name] = new.copy_(state[name])
+
+
+def _is_joined(tensor: Tensor) -> bool:
+    return is_small(tensor, piece_size(tensor.device))
 
 
 def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from varlearn.core.noise import fold_in
 from varlearn.core.shards import is_sharded, local, reshard
 from varlearn.optim import paths, sharded
+from varlearn.optim.layout import Companions
 from varlearn.optim.native_batch import Addresses, Batch
 from varlearn.optim.roster import Member
 from varlearn.optim.tasks import Draw, Noise
@@ -107,10 +108,10 @@ class SampledWeights:
         self._written: Sample | None = None
         self._added: list[Entry] = []  # perturbed in place, without a copy of the mean
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
-        self._scores: dict[int, tuple[Tensor, Tensor]] = {}  # by id: a parameter, and the score of its last draw
+        self._scores = Companions()  # of the last draws
         self._scores_of: tuple[Sample, set[int]] | None = None  # whose score that is, and of which parameters
         self._batch = Batch([])  # perturbed in one call
-        self._copies: dict[int, tuple[Tensor, Tensor]] = {}  # by id: hashing a tensor is ten times slower
+        self._copies = Companions()
 
     @property
     def show_training_sample(self) -> bool:
@@ -160,27 +161,22 @@ class SampledWeights:
                 copied.append(entry.param)
                 kept.append(entry)
         if copied:
-            torch._foreach_copy_([self._copy_of(param) for param in copied], [local(param) for param in copied])
+            means = [local(param) for param in copied]
+            torch._foreach_copy_(self._copies.of(copied, means), means)
         self._kept = kept
         self._batch_of(sample).put_in(sample.draws)
-        if sample.train:
-            self._scores_of = None
-        tasks = [self._draw(entry, sample.train) for entry in kept]
-        paths.draw([(entry.group, task) for entry, task in zip(kept, tasks, strict=True)])
-        if sample.train:
-            having = {id(entry.param) for entry, task in zip(kept, tasks, strict=True) if task.score is not None}
-            self._scores_of = sample, having
-
-    def _draw(self, entry: Entry, train: bool) -> Draw:
-        """A sample of a parameter whose mean is elsewhere; for training on the packed path, the score is kept."""
-        hess = local(entry.state["hess"])
-        draw = Draw(local(entry.param), self._mean(entry), hess, entry.noise)
-        if not train or not _keeps_score(entry.group, draw):
-            return draw
-        known = self._scores.get(id(entry.param))
-        if known is None or not _same_layout(known[1], hess):
-            known = self._scores[id(entry.param)] = entry.param, torch.empty_like(hess)
-        return Draw(draw.param, draw.mean, hess, entry.noise, score=known[1])
+        draws = [Draw(local(e.param), self._mean(e), local(e.state["hess"]), e.noise) for e in kept]
+        tasks = [(entry.group, draw) for entry, draw in zip(kept, draws, strict=True)]
+        if not sample.train:
+            paths.draw(tasks)
+            return
+        self._scores_of = None
+        keeping = [number for number, task in enumerate(tasks) if _keeps_score(*task)]
+        params = [kept[number].param for number in keeping]
+        for number, score in zip(keeping, self._scores.of(params, [draws[n].hess for n in keeping]), strict=True):
+            tasks[number] = kept[number].group, draws[number]._replace(score=score)
+        paths.draw(tasks)
+        self._scores_of = sample, {id(param) for param in params}
 
     def _batch_of(self, sample: Sample) -> Batch:
         natives = [(member.native, member.group) for member in sample.members if member.native is not None]
@@ -203,17 +199,11 @@ class SampledWeights:
         """The score of the last training sample, where its draw kept it."""
         if self._scores_of is None or self._scores_of[0] is not sample or id(param) not in self._scores_of[1]:
             return None
-        score, part = self._scores[id(param)][1], local(param)
+        score, part = self._scores[param], local(param)
         return score if score.shape == part.shape and score.device == part.device else None
 
     def _mean(self, entry: Entry) -> Tensor:
-        return local(entry.state["mean"]) if "mean" in entry.state else self._copies[id(entry.param)][1]
-
-    def _copy_of(self, param: Tensor) -> Tensor:
-        known, part = self._copies.get(id(param)), local(param)
-        if known is None or not _same_layout(known[1], part):
-            known = self._copies[id(param)] = param, torch.empty_like(part, requires_grad=False)
-        return known[1]
+        return local(entry.state["mean"]) if "mean" in entry.state else self._copies[entry.param]
 
 
 def _in_place(entry: Entry) -> Draw:
@@ -229,7 +219,3 @@ def _keeps_score(group: dict[str, Any], draw: Draw) -> bool:
 def refresh_mean(param: Tensor, mean: Tensor) -> None:
     """Take over what was written into a float16 or bfloat16 parameter from outside; elsewhere keep the finer mean."""
     torch.where(mean.to(param.dtype) == param, mean, param.to(mean.dtype), out=mean)
-
-
-def _same_layout(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype and a.device == b.device
