@@ -35,7 +35,7 @@ def test_parts_of_a_layout_begin_at_even_places() -> None:
     flat, parts = Scratch().take_joined(layout, torch.float32, CPU)
     flat.copy_(torch.arange(layout.count))
     assert [part.tolist() for part in parts] == [[0.0, 1.0, 2.0], [[4.0, 5.0], [6.0, 7.0]], 8.0]
-    assert layout.pairs == [2, 2, 1]
+    assert layout.starts == [0, 2, 4]
 
 
 def test_each_thread_has_its_own() -> None:

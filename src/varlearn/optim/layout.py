@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -33,26 +34,34 @@ class Layout:
 
     Attributes:
         count: of places.
-        pairs: of places of each tensor.
-        starts: number of the first pair of each tensor.
+        starts: for each tensor the number of its first pair of places.
         is_dense: whether every place is an element's; a tensor of odd size leaves one empty.
 
     >>> layout = Layout([(3,), (2, 2)])
-    >>> layout.count, layout.pairs, layout.starts, layout.is_dense
-    (8, [2, 2], [0, 2], False)
+    >>> layout.count, layout.starts, layout.is_dense
+    (8, [0, 2], False)
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]]) -> None:
         self._shapes = shapes
         self._sizes = [math.prod(shape) for shape in shapes]
-        self.pairs = [(size + 1) // 2 for size in self._sizes]
-        self.starts = [sum(self.pairs[:number]) for number in range(len(shapes))]
-        self.count = 2 * sum(self.pairs)
+        self._pairs = [(size + 1) // 2 for size in self._sizes]
+        self.starts = [0, *accumulate(self._pairs)][:-1]
+        self.count = 2 * sum(self._pairs)
         self.is_dense = self.count == sum(self._sizes)
+        self._owners: dict[torch.device, Tensor] = {}
+
+    def owners(self, device: torch.device) -> Tensor:
+        """For each pair of places the number of the tensor that has it, int32."""
+        if device not in self._owners:
+            with torch.inference_mode(False):
+                numbers = torch.arange(len(self._pairs), dtype=torch.int32)
+                self._owners[device] = numbers.repeat_interleave(torch.tensor(self._pairs)).to(device)
+        return self._owners[device]
 
     def parts(self, flat: Tensor) -> list[Tensor]:
         """The tensors' parts of a flat one, in their shapes."""
-        places = zip(flat.split([2 * count for count in self.pairs]), self._sizes, self._shapes, strict=True)
+        places = zip(flat.split([2 * count for count in self._pairs]), self._sizes, self._shapes, strict=True)
         return [(part[:size] if size % 2 else part).view(shape) for part, size, shape in places]
 
     def whole(self, tensors: Sequence[Tensor]) -> Tensor | None:

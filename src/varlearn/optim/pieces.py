@@ -90,11 +90,11 @@ class Piece(Generic[Task]):
             pairs = (stop + 1) // 2 - start // 2
             counter = self.memory.elements(pairs, torch.int64)
             return torch.add(_counts(pairs, self.memory.device), signed(advanced(keys[0], start // 2)), out=counter)
+        device, starts = self.memory.device, self._layout.starts
+        behind = [signed(advanced(key, -start)) for key, start in zip(keys, starts, strict=True)]
         counter = self.memory.elements(self._layout.count // 2, torch.int64)
-        counter.copy_(_counts(len(counter), self.memory.device))
-        behind = [signed(advanced(key, -start)) for key, start in zip(keys, self._layout.starts, strict=True)]
-        torch._foreach_add_(counter.split(self._layout.pairs), behind)
-        return counter
+        torch.index_select(torch.tensor(behind, device=device), 0, self._layout.owners(device), out=counter)
+        return counter.add_(_counts(len(counter), device))
 
     def _whole(self, name: str) -> Tensor | None:
         """The memory that the tensors of this name fill, where nothing else lies between them."""
@@ -134,11 +134,11 @@ def pieces(
 
 def _is_one_block(task: Draw | Step | Fold) -> bool:
     """Whether the task's tensors fill blocks of memory, all in the same order."""
+    tensors = [value for value in task if isinstance(value, Tensor)]
+    if all(map(Tensor.is_contiguous, tensors)):
+        return True
     stride = task.hess.stride()
-    for value in task:
-        if isinstance(value, Tensor) and value.stride() != stride:
-            return False
-    return is_dense(task.hess)
+    return all(tensor.stride() == stride for tensor in tensors) and is_dense(task.hess)
 
 
 def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
