@@ -11,7 +11,7 @@ def segments(sizes: list[int], limit: int) -> list[list[tuple[int, int, int]]]:
     """(which task, start, stop), piece by piece."""
     tasks = [Draw(*[torch.zeros(size)] * 3, noise=Noise(0, 1.0, 1.0)) for size in sizes]
     numbers = {id(task): number for number, task in enumerate(tasks)}
-    return [[(numbers[id(s.task)], s.start, s.stop) for s in piece] for piece in pieces._cut(tasks, limit)]
+    return [[(numbers[id(s.task)], s.start, s.stop) for s in piece] for piece in pieces.cut(tasks, limit)]
 
 
 def test_large_ones_are_cut_evenly_and_do_not_part_the_small_ones() -> None:

@@ -14,8 +14,8 @@ from torch import Tensor
 from varlearn.core.shards import local
 from varlearn.core.update import Hyper
 from varlearn.optim import hyper, native_batch, objective, paths, sharded
+from varlearn.optim.addresses import Addresses, Path, Row
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
-from varlearn.optim.native_batch import Addresses
 from varlearn.optim.tasks import Noise, Step
 from varlearn.optim.variational import VariationalOptimizer
 from varlearn.optim.weights import refresh_mean
@@ -185,7 +185,7 @@ class IVON(VariationalOptimizer):
         if overflow is not None and float(overflow) > 0.0:
             self._skipped += 1  # GradScaler lowers its scale and goes on
             return
-        known = [window.addresses(param, grad) for _, param, grad in work]
+        known = self._weights.in_batches([window.addresses(param, grad) for _, param, grad in work])
         if not self._all_finite(window, work, known):
             self._on_nonfinite(window, work)
             return
@@ -193,7 +193,8 @@ class IVON(VariationalOptimizer):
         clip = self._clip_factors(work, unscale)
         hypers: dict[tuple[int, int], Hyper] = {}
         kinds: dict[tuple[int, int], Step] = {}
-        rows, tasks = [], []
+        rows: dict[Path, list[Row]] = {"native": [], "packed": []}
+        tasks = []
         for (group, param, grad), at in zip(work, known, strict=True):
             state = self.state[param] if at is None else at.state
             state["step"] += 1
@@ -201,7 +202,7 @@ class IVON(VariationalOptimizer):
             if which not in hypers:
                 hypers[which] = step_hyper(group, state["step"])
             if at is not None and which in kinds:
-                rows.append(native_batch.Row(at, grad, kinds[which]))
+                rows[at.path].append(Row(at, grad, kinds[which]))
                 continue
             factor = -unscale if group["maximize"] else unscale
             noise = window.noise(param) if at is None else window.samples[0].draws[id(group)]
@@ -210,13 +211,18 @@ class IVON(VariationalOptimizer):
                 tasks.append((group, task))
             else:
                 kinds[which] = task
-                rows.append(native_batch.Row(at, grad, task))
-        native_batch.step(rows)
+                rows[at.path].append(Row(at, grad, task))
+        native_batch.step(rows["native"])
+        self._weights.packed.step(rows["packed"], window.samples[0].draws)
         paths.step(tasks)
 
     def _all_finite(self, window: Window, work: list[Work], known: list[Addresses | None]) -> bool:
-        rows = [(at, grad) for (_, _, grad), at in zip(work, known, strict=True) if at is not None]
-        others = [(param, grad) for (_, param, grad), at in zip(work, known, strict=True) if at is None]
+        rows, others = [], []
+        for (_, param, grad), at in zip(work, known, strict=True):
+            if at is not None and at.path == "native":
+                rows.append((at, grad))
+            else:
+                others.append((param, grad))
         grads = [grad for _, grad in others] + list(window.estimates.values())
         finite = native_batch.all_finite(rows) and paths.all_finite(self.param_groups, grads)
         return sharded.all_agree((param for param, _ in others), finite) if others else finite

@@ -1,115 +1,23 @@
-"""The parameters of an optimizer that take the native path, with their addresses, from one step to the next.
-
-What a small tensor costs is not its arithmetic but the questions that Python asks about it. Here they are asked once;
-afterwards `Addresses.hold` makes sure that nothing has moved, and a whole list of tensors goes to C in one call.
-"""
+"""The parameters of an optimizer that take the native path: a whole list of tensors goes to C in one call."""
 
 from __future__ import annotations
 
 import ctypes
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from varlearn.core.noise import fold_in
 from varlearn.optim import loop, native, native_scalars
-from varlearn.optim.tasks import Draw, Noise, Step
+from varlearn.optim.addresses import Addresses, Row
+from varlearn.optim.tasks import Draw, Noise
 
 _FLOAT32 = torch.float32
-_PLAIN_STATE = 3  # step, momentum, hess
 _WORDS = 8  # of a Draw in native.c
 _LINE = 16  # floats in a cache line: copies begin on one
-
-
-class Addresses:
-    """Where a parameter, its h and its momentum lie, while `hold()` says so.
-
-    Attributes:
-        param: a plain dense float32 tensor on the CPU.
-        state: its state, with "hess" and "momentum" of the same strides.
-        index: its number, which is folded into the key of a draw.
-        size: number of elements.
-        shape: of the parameter.
-        stride: of the parameter.
-        is_lean: whether the sample is taken out by subtraction, without a copy of the mean.
-    """
-
-    __slots__ = (
-        "_bytes",
-        "_entries",
-        "_hess",
-        "_momentum",
-        "at_hess",
-        "at_momentum",
-        "at_param",
-        "index",
-        "is_lean",
-        "param",
-        "shape",
-        "size",
-        "state",
-        "stride",
-    )
-
-    def __init__(self, param: Tensor, state: dict[str, Any], index: int, is_lean: bool) -> None:
-        self.param, self.state, self.index, self.is_lean = param, state, index, is_lean
-        self._hess, self._momentum = state["hess"], state["momentum"]
-        self._bytes, self._entries = param.nbytes, len(state)
-        self.size, self.shape, self.stride = param.numel(), param.shape, param.stride()
-        self.at_param, self.at_hess = param.data_ptr(), self._hess.data_ptr()
-        self.at_momentum = self._momentum.data_ptr()
-
-    @classmethod
-    def of(cls, param: Tensor, state: dict[str, Any], index: int, is_lean: bool) -> Addresses | None:
-        """The addresses, or None where the native path cannot serve the parameter."""
-        hess, momentum = state["hess"], state["momentum"]
-        task = Draw(param, param, hess, Noise(0, 1.0, 0.0))
-        fits = native.supports(task) and native.supports(task._replace(hess=momentum)) and "mean" not in state
-        return cls(param, state, index, is_lean) if fits else None
-
-    def hold_param(self) -> bool:
-        """Whether the parameter is where it was."""
-        param = self.param
-        return param.data_ptr() == self.at_param and param.nbytes == self._bytes and param.stride() == self.stride
-
-    def hold(self) -> bool:
-        """Whether everything is where it was: a tensor can be moved, cast or laid out anew behind its name."""
-        param, hess, momentum, state, size = self.param, self._hess, self._momentum, self.state, self._bytes
-        return (
-            param.data_ptr() == self.at_param
-            and param.nbytes == size
-            and param.stride() == self.stride
-            and state.get("hess") is hess
-            and state.get("momentum") is momentum
-            and hess.data_ptr() == self.at_hess
-            and momentum.data_ptr() == self.at_momentum
-            and hess.nbytes == size == momentum.nbytes
-            and len(state) == self._entries
-        )
-
-    def take(self, grad: Tensor) -> bool:
-        """Whether a gradient can be used with these addresses as they are now; a prior of its own is not for here."""
-        return (
-            native.is_plain(grad)
-            and grad.numel() == self.size
-            and grad.stride() == self.stride
-            and self._entries == _PLAIN_STATE
-            and self.hold()
-        )
-
-
-class Row(NamedTuple):
-    """A gradient, where it goes, and a task of the same kind, for the scalars that both have in common.
-
-    The key of the kind's noise is that of the whole draw.
-    """
-
-    at: Addresses
-    grad: Tensor
-    kind: Step
 
 
 class Batch:

@@ -7,7 +7,7 @@ temporaries stay in the cache. Everything in the rule is elementwise; only the n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch import Tensor
 from varlearn.core import update
 from varlearn.core.noise import interleave, normal_pairs
 from varlearn.optim import loop
-from varlearn.optim.pieces import pieces
+from varlearn.optim.pieces import Piece, pieces
 from varlearn.optim.scratch import Memory
 from varlearn.optim.tasks import Draw, Fold, Step
 
@@ -35,32 +35,78 @@ def draw(tasks: Sequence[Draw], compute: Compute = EAGER) -> None:
     """Perturb each parameter (line 2)."""
     for piece in pieces(tasks, loop.draw, _draw_kind):
         first = piece.first
-        mean, hess = piece.flat("mean"), piece.flat("hess")
-        score = None if first.score is None else piece.room("score", hess.dtype)
-        out, memory = (piece.room("param", hess.dtype), piece.memory) if compute.in_place else (None, None)
-        scalars = (first.noise.scale, first.sign, first.param.dtype)
-        piece.put("param", compute.sample(mean, hess, piece.counters(), *scalars, score, out, memory))
-        if score is not None:
-            piece.put("score", score)
+        how = first.noise.scale, first.sign, first.score is not None
+        draw_piece(piece, [task.noise.key for task in piece.tasks], *how, compute)
+
+
+def draw_piece(
+    piece: Piece[Any],
+    keys: Sequence[int],
+    scale: tuple[float, float],
+    sign: float,
+    keep_score: bool,
+    compute: Compute = EAGER,
+) -> None:
+    """Perturb the "param" of a piece, from its "mean" and "hess", and write its "score" if that is wanted."""
+    mean, hess, dtype = piece.flat("mean"), piece.flat("hess"), piece.first.param.dtype
+    score = piece.room("score", hess.dtype) if keep_score else None
+    out, memory = (piece.room("param", hess.dtype), piece.memory) if compute.in_place else (None, None)
+    piece.put("param", compute.sample(mean, hess, piece.counters(keys), scale, sign, dtype, score, out, memory))
+    if score is not None:
+        piece.put("score", score)
 
 
 def step(tasks: Sequence[Step], compute: Compute = EAGER) -> None:
     """Update each parameter (lines 3 to 7)."""
     for piece in pieces([_same_strides(task) for task in tasks], loop.step, _step_kind):
         first = piece.first
-        q = update.Gaussian(*(piece.flat(name) for name in update.Gaussian._fields))
-        estimate = None if first.estimate is None else piece.flat("estimate")
-        score = None if first.score is None else piece.flat("score")
-        prior_mean = piece.flat("prior_mean") if isinstance(first.prior_mean, Tensor) else first.prior_mean
-        needs_noise = first.approximation == "reparam" and estimate is None and score is None
-        counter = piece.counters() if needs_noise else None
-        scalars = (first.approximation, first.noise.scale, first.grad_factor, first.clip_factor, first.hyper)
-        values = (q, piece.flat("grad"), estimate, score, counter, prior_mean, *scalars, first.param.dtype)
-        after = compute.step(*values, piece.memory if compute.in_place else None)
-        for name, value in zip(q._fields, after, strict=True):
-            piece.put(name, value)
+        has_prior = isinstance(first.prior_mean, Tensor)
+        given = Given(
+            piece.flat("grad"),
+            None if first.estimate is None else piece.flat("estimate"),
+            None if first.score is None else piece.flat("score"),
+            piece.flat("prior_mean") if has_prior else first.prior_mean,
+        )
+        mean = step_piece(piece, "mean", given, [task.noise.key for task in piece.tasks], first, compute)
         if first.param is not first.mean:
-            piece.put("param", after.mean)
+            piece.put("param", mean)
+
+
+class Given(NamedTuple):
+    """What a step of a piece is computed from, beside what it changes; each in the order of the piece.
+
+    Attributes:
+        grad: what was accumulated.
+        estimate: hhat where it is already there.
+        score: epsilon / sigma, where the draw kept it.
+        prior_mean: m0.
+    """
+
+    grad: Tensor
+    estimate: Tensor | None
+    score: Tensor | None
+    prior_mean: Tensor | float
+
+
+def step_piece(
+    piece: Piece[Any], mean: str, given: Given, keys: Sequence[int], scalars: Step, compute: Compute = EAGER
+) -> Tensor:
+    """Update the "momentum", the "hess" and what is called `mean` of a piece, with the scalars of one of its steps.
+
+    Returns:
+        The new mean.
+    """
+    names = mean, "momentum", "hess"
+    q = update.Gaussian(*(piece.flat(name) for name in names))
+    grad, estimate, score, prior_mean = given
+    needs_noise = scalars.approximation == "reparam" and estimate is None and score is None
+    counter = piece.counters(keys) if needs_noise else None
+    factors = scalars.grad_factor, scalars.clip_factor, scalars.hyper, scalars.param.dtype
+    values = (q, grad, estimate, score, counter, prior_mean, scalars.approximation, scalars.noise.scale, *factors)
+    after = compute.step(*values, piece.memory if compute.in_place else None)
+    for name, value in zip(names, after, strict=True):
+        piece.put(name, value)
+    return after.mean
 
 
 def fold(tasks: Sequence[Fold]) -> None:
@@ -68,7 +114,8 @@ def fold(tasks: Sequence[Fold]) -> None:
     for piece in pieces(tasks, loop.fold, _fold_kind):
         first = piece.first
         hess, grad = piece.flat("hess"), piece.flat("grad")
-        counter = piece.counters() if first.approximation == "reparam" else None
+        is_reparam = first.approximation == "reparam"
+        counter = piece.counters([task.noise.key for task in piece.tasks]) if is_reparam else None
         values = (grad.to(hess.dtype), hess, None, counter)
         hhat = _estimate(first.approximation, *values, first.noise.scale, piece.memory)
         means = {"estimate_mean": hhat} if first.grad_mean is None else {"estimate_mean": hhat, "grad_mean": grad}

@@ -35,9 +35,11 @@ def fold(tasks: Sequence[tuple[Group, Fold]]) -> None:
     _carry_out(tasks, loop.fold, packed.fold, native.fold, packed.fold)
 
 
-def has_native(group: Group) -> bool:
-    """Whether a group asks for the native path, and there is one; compiles it at the first that does."""
-    return _wants_native(group) and native.load_or_warn()
+def batched(group: Group) -> Literal["native", "packed"] | None:
+    """Which path takes many parameters of a group in one go; compiles the native one at the first group that asks."""
+    if _wants_native(group) and native.load_or_warn():
+        return "native"
+    return "packed" if _joins(group) and group["memory"] != "lean" else None
 
 
 def is_native(group: Group, task: Draw | Step | Fold) -> bool:
@@ -69,18 +71,17 @@ def _wants_native(group: Group) -> bool:
     return bool(group["fused"] or (group["fused"] is None and group["foreach"] is None))
 
 
-def joins(group: Group) -> bool:
-    """Whether a group asks for a path that takes many small parameters in one go."""
-    return group["foreach"] is not False or bool(group["fused"])
-
-
 def takes_packed(group: Group, task: Draw | Step | Fold) -> bool:
     """Whether a task takes the packed path, tensor operation after tensor operation."""
     return _choose(group, task) == "packed"
 
 
+def _joins(group: Group) -> bool:
+    return group["foreach"] is not False or bool(group["fused"])
+
+
 def _choose(group: Group, task: Draw | Step | Fold) -> Literal["loop", "native", "compiled", "packed"]:
-    if task.noise.grid is not None or not joins(group):
+    if task.noise.grid is not None or not _joins(group):
         return "loop"
     if is_native(group, task):
         return "native"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,13 +14,24 @@ from varlearn.optim.layout import Layout, is_small, piece_size
 from varlearn.optim.scratch import Memory
 from varlearn.optim.tasks import Draw, Fold, Step, is_dense
 
-Task = TypeVar("Task", Draw, Step, Fold)
+
+class OfParameter(Protocol):
+    """Tensors of one parameter, of one size, with names; h is always among them."""
+
+    @property
+    def hess(self) -> Tensor:
+        """The tensor whose size and strides stand for those of all."""
+        ...
+
+
+Task = TypeVar("Task", bound=OfParameter)
+Whole = TypeVar("Whole", Draw, Step, Fold)
 
 
 class Segment(NamedTuple):
     """Elements start to stop of a task's tensors, in memory order."""
 
-    task: Draw | Step | Fold
+    task: Any
     start: int
     stop: int
 
@@ -33,22 +44,37 @@ class Piece(Generic[Task]):
     """What is computed together: a segment of one parameter, or several whole parameters with their scalars in common.
 
     Attributes:
-        first: one of the tasks, for what they have in common.
-        memory: to compute in, until the next piece begins.
+        tasks: whose tensors these are.
+        memory: to compute in, until another piece begins.
     """
 
-    def __init__(self, segments: list[Segment]) -> None:
-        self.first: Task = segments[0].task  # pyright: ignore[reportAttributeAccessIssue]
-        self.memory = Memory(self.first.hess.device)
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.tasks: list[Task] = [segment.task for segment in segments]
         self._segments = segments
-        self._layout: Layout | None = None
-        self._parts: dict[int, list[Tensor]] = {}  # by id: a flat tensor, as parameters
+        self._lists: dict[str, list[Tensor]] = {}  # by name, in the order of the tasks
         self._wholes: dict[str, Tensor | None] = {}  # by name: the block that tensors fill, where they lie so
+        self._layout: Layout | None = None
         if len(segments) > 1:
             tensors = [segment.task.hess for segment in segments]
             self._in_order = all(tensor.is_contiguous() for tensor in tensors)
-            shapes = tuple(tensor.shape if self._in_order else (tensor.numel(),) for tensor in tensors)
-            self._layout = _layout(shapes)
+            self._layout = _layout(tuple(tensor.shape if self._in_order else (tensor.numel(),) for tensor in tensors))
+        self.begin()
+
+    @property
+    def first(self) -> Task:
+        """One of the tasks, for what they have in common."""
+        return self.tasks[0]
+
+    def begin(self) -> None:
+        """Take the memory that the piece before had."""
+        self.memory = Memory(self.first.hess.device)
+        self._parts: dict[int, list[Tensor]] = {}  # by id: a flat tensor in this memory, as parameters
+
+    def tensors(self, name: str) -> list[Tensor]:
+        """The tasks' tensors of this name, such that their order of elements is that in memory."""
+        if name not in self._lists:
+            self._lists[name] = self._in_memory_order([getattr(task, name) for task in self.tasks])
+        return self._lists[name]
 
     def flat(self, name: str) -> Tensor:
         """The tasks' tensors of this name, one after the other: where they are if they lie so, and else in a copy.
@@ -56,12 +82,12 @@ class Piece(Generic[Task]):
         It may be written to, if `put` follows.
         """
         whole = self._whole(name)
-        if whole is not None:
-            return whole
-        tensors = self._tensors(name)
-        flat = self.room(name, tensors[0].dtype)
-        torch._foreach_copy_(self._parts[id(flat)], tensors)
-        return flat
+        return self._copy(self.tensors(name)) if whole is None else whole
+
+    def join(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Others like the tasks' own, one after the other; to be read."""
+        tensors = self._in_memory_order(tensors)
+        return tensors[0] if self._layout is None else self._copy(tensors)
 
     def room(self, name: str, dtype: torch.dtype) -> Tensor:
         """Where new values of the tensors of this name may be computed, in `dtype`, before `put`."""
@@ -78,19 +104,19 @@ class Piece(Generic[Task]):
         place = self._whole(name)
         if place is None:
             assert self._layout is not None
-            torch._foreach_copy_(self._tensors(name), self._parts.get(id(values)) or self._layout.parts(values))
+            torch._foreach_copy_(self.tensors(name), self._parts.get(id(values)) or self._layout.parts(values))
         elif place.data_ptr() != values.data_ptr():
             place.copy_(values)
 
-    def counters(self) -> Tensor:
-        """The counters of the pairs of normals."""
-        keys = [segment.task.noise.key for segment in self._segments]
+    def counters(self, keys: Sequence[int]) -> Tensor:
+        """The counters of the pairs of normals, of the tasks' keys."""
+        device = self.memory.device
         if self._layout is None:
             _, start, stop = self._segments[0]
             pairs = (stop + 1) // 2 - start // 2
             counter = self.memory.elements(pairs, torch.int64)
-            return torch.add(_counts(pairs, self.memory.device), signed(advanced(keys[0], start // 2)), out=counter)
-        device, starts = self.memory.device, self._layout.starts
+            return torch.add(_counts(pairs, device), signed(advanced(keys[0], start // 2)), out=counter)
+        starts = self._layout.starts
         behind = [signed(advanced(key, -start)) for key, start in zip(keys, starts, strict=True)]
         counter = self.memory.elements(self._layout.count // 2, torch.int64)
         torch.index_select(torch.tensor(behind, device=device), 0, self._layout.owners(device), out=counter)
@@ -99,36 +125,37 @@ class Piece(Generic[Task]):
     def _whole(self, name: str) -> Tensor | None:
         """The memory that the tensors of this name fill, where nothing else lies between them."""
         if name not in self._wholes:
-            layout = self._layout
-            self._wholes[name] = self._only(name) if layout is None else layout.whole(self._tensors(name))
+            tensors = self.tensors(name)
+            self._wholes[name] = tensors[0] if self._layout is None else self._layout.whole(tensors)
         return self._wholes[name]
 
-    def _only(self, name: str) -> Tensor:
-        return self._segments[0].of(getattr(self.first, name))
+    def _copy(self, tensors: Sequence[Tensor]) -> Tensor:
+        assert self._layout is not None
+        flat, self._parts[id(flat)] = self.memory.joined(self._layout, tensors[0].dtype)
+        torch._foreach_copy_(self._parts[id(flat)], tensors)
+        return flat
 
-    def _tensors(self, name: str) -> list[Tensor]:
-        """Tensors of joined parameters, whole, such that their order of elements is that in memory."""
-        tensors = [getattr(segment.task, name) for segment in self._segments]
-        if self._in_order:
-            return tensors
+    def _in_memory_order(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        if self._layout is not None and self._in_order:
+            return list(tensors)
         return [segment.of(tensor) for segment, tensor in zip(self._segments, tensors, strict=True)]
 
 
 def pieces(
-    tasks: Sequence[Task], otherwise: Callable[[Sequence[Task]], None], kind: Callable[[Task], tuple[object, ...]]
-) -> Iterator[Piece[Task]]:
+    tasks: Sequence[Whole], otherwise: Callable[[Sequence[Whole]], None], kind: Callable[[Whole], tuple[object, ...]]
+) -> Iterator[Piece[Whole]]:
     """Pieces of tasks that are of one kind; tasks that are not dense in memory are done one by one.
 
     Parameters of odd size are joined with each other only: between them there are gaps.
     """
-    alike: dict[tuple[object, ...], list[Task]] = {}
+    alike: dict[tuple[object, ...], list[Whole]] = {}
     for task in tasks:
         if _is_one_block(task):
             alike.setdefault((task.hess.numel() % 2, *kind(task)), []).append(task)
         else:
             otherwise([task])
     for group in alike.values():
-        for segments in _cut(group, piece_size(group[0].hess.device)):
+        for segments in cut(group, piece_size(group[0].hess.device)):
             yield Piece(segments)
 
 
@@ -141,7 +168,7 @@ def _is_one_block(task: Draw | Step | Fold) -> bool:
     return all(tensor.stride() == stride for tensor in tensors) and is_dense(task.hess)
 
 
-def _cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
+def cut(tasks: Sequence[Task], limit: int) -> Iterator[list[Segment]]:
     """Segments of about `limit` elements: at most half as much again, so that none is small."""
     joined: list[Segment] = []
     room = limit

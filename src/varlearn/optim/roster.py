@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from varlearn.optim import paths, state
-from varlearn.optim.native_batch import Addresses
+from varlearn.optim.addresses import Addresses, Path
 
 
 class Member(NamedTuple):
@@ -19,21 +19,21 @@ class Member(NamedTuple):
         state: its state.
         group: the group it is in.
         index: its number among all parameters of the optimizer.
-        native: where it lies in memory, for the native path; None where it takes another one.
+        at: where it lies in memory, for paths that take many parameters in one go; None where it goes by itself.
     """
 
     param: Tensor
     state: dict[str, Any]
     group: dict[str, Any]
     index: int
-    native: Addresses | None
+    at: Addresses | None
 
 
 class Roster:
     """Calls the trainable parameters before each sample.
 
-    Between two samples a parameter may be frozen, moved, cast, resized, given another state or another path. Those on
-    the native path are known from the last call and only asked whether anything has changed; the others are met anew.
+    Between two samples a parameter may be frozen, moved, cast, resized, given another state or another path. Those with
+    addresses are known from the last call and only asked whether anything has changed; the others are met anew.
 
     >>> import torch
     >>> from collections import defaultdict
@@ -52,34 +52,46 @@ class Roster:
         members: list[Member] = []
         known, index, is_changed = self._known, 0, False
         for group in groups:
-            is_native, is_lean = paths.has_native(group), group["memory"] == "lean"
+            path, is_lean = paths.batched(group), group["memory"] == "lean"
             for param in group["params"]:
                 if param.requires_grad:
-                    member = known.get(id(param)) if is_native else None
+                    member = known.get(id(param))
                     if (
                         member is None
                         or member.group is not group
                         or member.index != index
                         or states.get(param) is not member.state
-                        or (at := member.native) is None
+                        or (at := member.at) is None
+                        or at.path != path
                         or at.is_lean is not is_lean
                         or not at.hold()
                     ):
                         if not is_changed:
                             state.refuse_missing_values(each for group in groups for each in group["params"])
                             is_changed = True
-                        its = state.of(states, param, group)
-                        at = Addresses.of(param, its, index, is_lean) if is_native else None
-                        member = Member(param, its, group, index, at)
+                        member = Member(param, state.of(states, param, group), group, index, None)
                     members.append(member)
                 index += 1
+        if is_changed:
+            members = self._meet(members)
         if is_changed or len(known) != len(members):
-            self._known = {id(member.param): member for member in members if member.native is not None}
-            self._settle([member.state for member in members if member.native is None and paths.joins(member.group)])
+            self._known = {id(member.param): member for member in members if member.at is not None}
         return members
 
-    def _settle(self, states: Sequence[dict[str, Any]]) -> None:
-        """What was made or loaded since the last call may lie anywhere."""
+    def _meet(self, members: list[Member]) -> list[Member]:
+        """Take down who lies where; before, settle the state of those on the packed path, which may lie anywhere."""
+        members = [_with_addresses(member, "native") for member in members]
+        others = [member for member in members if member.at is None or member.at.path == "packed"]
+        states = [member.state for member in others if paths.batched(member.group) is not None]
         if not all(id(each[name]) in self._settled for each in states for name in ("momentum", "hess")):
             state.settle(states)
             self._settled = {id(each[name]) for each in states for name in ("momentum", "hess")}
+        return [_with_addresses(member, "packed") for member in members]
+
+
+def _with_addresses(member: Member, path: Path) -> Member:
+    """The same member, with addresses that hold, where its group takes this path."""
+    if paths.batched(member.group) != path or (member.at is not None and member.at.hold()):
+        return member
+    is_lean = member.group["memory"] == "lean"
+    return member._replace(at=Addresses.of(member.param, member.state, member.index, is_lean, path))

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from varlearn.core.noise import fold_in
 from varlearn.core.shards import is_sharded, local, reshard
-from varlearn.optim import paths, sharded
+from varlearn.optim import native_batch, packed_batch, paths, sharded
+from varlearn.optim.addresses import Addresses, Path
 from varlearn.optim.layout import Companions
-from varlearn.optim.native_batch import Addresses, Batch
 from varlearn.optim.roster import Member
 from varlearn.optim.tasks import Draw, Noise
+
+_BATCHED: tuple[Path, Path] = ("native", "packed")
 
 
 class Entry(NamedTuple):
@@ -55,7 +57,7 @@ class Sample:
         self.products: Products | None = None
         self._entries: dict[int, Entry] = {}  # by id, as far as they were asked for
         self._is_fresh = True
-        self.is_sharded = any(member.native is None and is_sharded(member.param) for member in members)
+        self.is_sharded = any(member.at is None and is_sharded(member.param) for member in members)
 
     @property
     def params(self) -> Iterable[Tensor]:
@@ -65,7 +67,7 @@ class Sample:
     @cached_property
     def addresses(self) -> dict[int, Addresses]:
         """Id of a parameter -> its addresses, where it has them."""
-        return {id(member.param): member.native for member in self.members if member.native is not None}
+        return {id(member.param): member.at for member in self.members if member.at is not None}
 
     @cached_property
     def entries(self) -> dict[Tensor, Entry]:
@@ -78,8 +80,7 @@ class Sample:
             self._is_fresh = False
             return
         self.members = [
-            member if member.native is None or member.native.hold() else member._replace(native=None)
-            for member in self.members
+            member if member.at is None or member.at.hold() else member._replace(at=None) for member in self.members
         ]
 
     def entry(self, member: Member) -> Entry:
@@ -110,7 +111,8 @@ class SampledWeights:
         self._kept: list[Entry] = []  # perturbed, the mean is in a copy or in the state
         self._scores = Companions()  # of the last draws
         self._scores_of: tuple[Sample, set[int]] | None = None  # whose score that is, and of which parameters
-        self._batch = Batch([])  # perturbed in one call
+        self._native = native_batch.Batch([])  # perturbed in one call
+        self.packed = packed_batch.Batch([])  # perturbed piece by piece
         self._copies = Companions()
 
     @property
@@ -150,7 +152,7 @@ class SampledWeights:
         self._written = sample
         sample.meet_again()
         kept, copied = [], []
-        for entry in [sample.entry(member) for member in sample.members if member.native is None]:
+        for entry in [sample.entry(member) for member in sample.members if member.at is None]:
             if "mean" in entry.state:
                 refresh_mean(local(entry.param), local(entry.state["mean"]))
                 kept.append(entry)
@@ -164,7 +166,13 @@ class SampledWeights:
             means = [local(param) for param in copied]
             torch._foreach_copy_(self._copies.of(copied, means), means)
         self._kept = kept
-        self._batch_of(sample).put_in(sample.draws)
+        natives, packed = ([(m.at, m.group) for m in sample.members if m.at and m.at.path == path] for path in _BATCHED)
+        if natives != self._native.members:
+            self._native = native_batch.Batch(natives, self._native)
+        self._native.put_in(sample.draws)
+        if packed != self.packed.members:
+            self.packed = packed_batch.Batch(packed, self.packed)
+        self.packed.put_in(sample.draws, sample.train)
         draws = [Draw(local(e.param), self._mean(e), local(e.state["hess"]), e.noise) for e in kept]
         tasks = [(entry.group, draw) for entry, draw in zip(kept, draws, strict=True)]
         if not sample.train:
@@ -178,12 +186,6 @@ class SampledWeights:
         paths.draw(tasks)
         self._scores_of = sample, {id(param) for param in params}
 
-    def _batch_of(self, sample: Sample) -> Batch:
-        natives = [(member.native, member.group) for member in sample.members if member.native is not None]
-        if natives != self._batch.members:
-            self._batch = Batch(natives, self._batch)
-        return self._batch
-
     def _hide(self) -> None:
         while self._added:
             entry = self._added[-1]
@@ -192,8 +194,14 @@ class SampledWeights:
         if self._kept:
             torch._foreach_copy_([local(e.param) for e in self._kept], [self._mean(e) for e in self._kept])
         self._kept = []
-        self._batch.take_out()
+        self._native.take_out()
+        self.packed.take_out()
         self._written = None
+
+    def in_batches(self, known: Sequence[Addresses | None]) -> list[Addresses | None]:
+        """Of the addresses of a step, those that a batch can take; None for the others."""
+        packed = self.packed.complete(at for at in known if at is not None and at.path == "packed")
+        return [at if at is None or at.path == "native" or id(at) in packed else None for at in known]
 
     def score_of(self, sample: Sample, param: Tensor) -> Tensor | None:
         """The score of the last training sample, where its draw kept it."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from varlearn.core.shards import is_sharded, local, placed_like
 from varlearn.optim import loop, paths
-from varlearn.optim.native_batch import Addresses
+from varlearn.optim.addresses import Addresses
 from varlearn.optim.tasks import Fold, Noise
 from varlearn.optim.weights import Entry, Sample
 
@@ -133,7 +133,7 @@ class Window:
         return local(dense_grad(param))
 
     def addresses(self, param: Tensor, grad: Tensor) -> Addresses | None:
-        """Where a parameter lies, if the native path can take this gradient, of one sample, into it as it is."""
+        """Where a parameter lies, if this gradient, of one sample, can be taken into it as it is."""
         if len(self.samples) > 1 or self.estimates:
             return None
         at = self.samples[0].addresses.get(id(param))

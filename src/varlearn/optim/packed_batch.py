@@ -1,0 +1,128 @@
+"""The parameters of an optimizer that take the packed path: how they are cut and joined, from one step to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from varlearn.core.noise import fold_in
+from varlearn.optim import packed
+from varlearn.optim.addresses import Addresses, Row
+from varlearn.optim.layout import Companions, piece_size
+from varlearn.optim.pieces import Piece, cut
+from varlearn.optim.tasks import Noise
+
+Group = dict[str, Any]
+
+
+class Slot(NamedTuple):
+    """The tensors of one parameter; `mean` is a copy, and `score` is there where the step can use it."""
+
+    at: Addresses
+    param: Tensor
+    mean: Tensor
+    momentum: Tensor
+    hess: Tensor
+    score: Tensor
+
+
+class Batch:
+    """Puts a sample into the parameters of a list, and takes it out again.
+
+    Attributes:
+        members: what is in the list, with the group of each.
+    """
+
+    def __init__(self, members: Sequence[tuple[Addresses, Group]], before: Batch | None = None) -> None:
+        self.members = list(members)
+        self._copies, self._scores = (
+            (Companions(), Companions()) if before is None else (before._copies, before._scores)
+        )
+        self._pieces = [(piece, group) for group, slots in self._slots() for piece in _pieces(slots)]
+        self._count = 0  # of pieces whose mean was copied, and that may hold a sample
+        self._scored: Mapping[int, Noise] | None = None  # whose scores are kept
+
+    def _slots(self) -> Iterable[tuple[Group, list[Slot]]]:
+        params = [at.param for at, _ in self.members]
+        hess = [at.state["hess"] for at, _ in self.members]
+        copies, scores = self._copies.of(params, params), self._scores.of(params, hess)
+        by_group: dict[int, tuple[Group, list[Slot]]] = {}
+        for (at, group), copy, score in zip(self.members, copies, scores, strict=True):
+            slot = Slot(at, at.param, copy, at.state["momentum"], at.state["hess"], score)
+            by_group.setdefault(id(group), (group, []))[1].append(slot)
+        return by_group.values()
+
+    def put_in(self, noises: Mapping[int, Noise], train: bool) -> None:
+        """Keep the means and perturb the parameters.
+
+        Args:
+            noises: id of a group -> key of the draw, to which each parameter's index is added, and the scale of sigma.
+            train: whether the scores are kept, for the step.
+        """
+        if train:
+            self._scored = None
+        for piece, group in self._pieces:
+            noise = noises[id(group)]
+            piece.begin()
+            torch._foreach_copy_(piece.tensors("mean"), piece.tensors("param"))
+            self._count += 1
+            keep_score = train and group["hess_approx"] == "reparam"
+            packed.draw_piece(piece, _keys(piece, noise), noise.scale, 1.0, keep_score)
+        if train:
+            self._scored = noises
+
+    def take_out(self) -> None:
+        """Put the means back. Call it again if it is interrupted; without a sample it does nothing."""
+        if not self._count:
+            return
+        if self._count == len(self._pieces):
+            params = [at.param for at, _ in self.members]  # wherever they are by now
+            torch._foreach_copy_(params, [self._copies[param] for param in params])
+        else:
+            for piece, _ in self._pieces[: self._count]:
+                torch._foreach_copy_(piece.tensors("param"), piece.tensors("mean"))
+        self._count = 0
+
+    def complete(self, having: Iterable[Addresses]) -> set[int]:
+        """Ids of the addresses, among these, that fill whole pieces and are at the same step: `step` can take them."""
+        ids = {id(at) for at in having}
+        taken: set[int] = set()
+        for piece, _ in self._pieces:
+            own = [slot.at for slot in piece.tasks]
+            if all(id(at) in ids for at in own) and len({at.state["step"] for at in own}) == 1:
+                taken.update(map(id, own))
+        return taken
+
+    def step(self, rows: Iterable[Row], noises: Mapping[int, Noise]) -> None:
+        """Update each parameter (lines 3 to 7).
+
+        Args:
+            rows: of what `complete` gave.
+            noises: of the sample at which the gradients were taken.
+        """
+        by_id = {id(row.at): row for row in rows}
+        for piece, _ in self._pieces:
+            first = by_id.get(id(piece.first.at))
+            if first is None:
+                continue
+            piece.begin()
+            kind = first.kind
+            keeps_score = self._scored is noises and kind.approximation == "reparam"
+            grad = piece.join([by_id[id(slot.at)].grad for slot in piece.tasks])
+            given = packed.Given(grad, None, piece.flat("score") if keeps_score else None, kind.prior_mean)
+            packed.step_piece(piece, "param", given, _keys(piece, kind.noise), kind)
+
+
+def _pieces(slots: Sequence[Slot]) -> Iterable[Piece[Slot]]:
+    """Those of odd size by themselves: between them there are gaps."""
+    for odd in (0, 1):
+        alike = [slot for slot in slots if slot.hess.numel() % 2 == odd]
+        if alike:
+            yield from map(Piece, cut(alike, piece_size(alike[0].hess.device)))
+
+
+def _keys(piece: Piece[Slot], noise: Noise) -> list[int]:
+    return [fold_in(noise.key, slot.at.index) for slot in piece.tasks]
