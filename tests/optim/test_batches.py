@@ -221,3 +221,20 @@ def test_a_parameter_without_a_gradient_falls_behind_and_is_taken_along_again(pa
         trial.step()
     steps = [trial.opts[0].state[param]["step"] for param in trial.models[0]]
     assert steps == [4, 3, 4, 4, 4, 4]
+
+
+def test_dtypes_of_one_group_keep_their_own() -> None:
+    """Of a group, float32 goes by the native path where there is one, float64 by the packed, bfloat16 by itself."""
+    dtypes = [torch.float32, torch.float64, torch.bfloat16, torch.float64, torch.float32]
+    models = [[nn.Parameter(torch.linspace(1.0, 2.0, 6, dtype=dtype)) for dtype in dtypes] for _ in range(2)]
+    settings = {"lr": 0.1, "ess": 1e4, "weight_decay": 1e-2, "seed": 3}
+    opts = [IVON(models[0], **settings), IVON(models[1], **settings, foreach=False, fused=False)]
+    for _ in range(5):
+        for params, opt in zip(models, opts, strict=True):
+            with opt.sampled_params(train=True):
+                opt.zero_grad()
+                sum((param.double() ** 2).sum() for param in params).backward()
+            opt.step()
+    for param, other, dtype in zip(*models, dtypes, strict=True):
+        tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 1e-2}[dtype]
+        torch.testing.assert_close(param, other, rtol=tolerance, atol=tolerance)

@@ -24,7 +24,8 @@ SIZES = [3, 16, 130, 5000]
 
 def addresses(param: Tensor, index: int = 0, is_lean: bool = False) -> Addresses:
     state = {"step": 0, "momentum": torch.zeros_like(param), "hess": torch.rand_like(param) + 0.1}
-    at = Addresses.of(param, state, index, is_lean, "native")
+    group = {"fused": None, "foreach": None, "memory": "lean" if is_lean else "fast"}
+    at = Addresses.of(param, state, group, index, "native")
     assert at is not None
     return at
 

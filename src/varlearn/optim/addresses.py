@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from varlearn.optim import native
-from varlearn.optim.tasks import Draw, Noise, Step
+from varlearn.optim.tasks import Step, is_dense
 
+_PLAIN = (Tensor, nn.Parameter)
 _PLAIN_STATE = 3  # step, momentum, hess
 Path = Literal["native", "packed"]
 
@@ -21,21 +22,25 @@ class Addresses:
     """Where a parameter, its h and its momentum lie, while `hold()` says so.
 
     Attributes:
-        param: a plain dense float32 tensor on the CPU.
-        state: its state, with "hess" and "momentum" of the same strides.
+        param: a plain dense tensor.
+        state: its state, with "hess" and "momentum" of the same dtype, device and strides.
         index: its number, which is folded into the key of a draw.
+        path: which of the two that take many parameters in one go.
+        asked: what the group said about paths and memory.
+        is_lean: whether the sample is taken out by subtraction, without a copy of the mean.
         size: number of elements.
         shape: of the parameter.
         stride: of the parameter.
-        is_lean: whether the sample is taken out by subtraction, without a copy of the mean.
-        path: which of the two that take many parameters in one go.
     """
 
     __slots__ = (
         "_bytes",
+        "_dtype",
         "_entries",
         "_hess",
+        "_is_cpu",
         "_momentum",
+        "asked",
         "at_hess",
         "at_momentum",
         "at_param",
@@ -49,21 +54,30 @@ class Addresses:
         "stride",
     )
 
-    def __init__(self, param: Tensor, state: dict[str, Any], index: int, is_lean: bool, path: Path) -> None:
-        self.param, self.state, self.index, self.is_lean, self.path = param, state, index, is_lean, path
+    def __init__(self, param: Tensor, state: dict[str, Any], group: dict[str, Any], index: int, path: Path) -> None:
+        self.param, self.state, self.index = param, state, index
+        self.path: Path = path
+        self.asked = asked(group)
+        self.is_lean = group["memory"] == "lean"
         self._hess, self._momentum = state["hess"], state["momentum"]
         self._bytes, self._entries = param.nbytes, len(state)
+        self._dtype, self._is_cpu = param.dtype, param.is_cpu
         self.size, self.shape, self.stride = param.numel(), param.shape, param.stride()
         self.at_param, self.at_hess = param.data_ptr(), self._hess.data_ptr()
         self.at_momentum = self._momentum.data_ptr()
 
     @classmethod
-    def of(cls, param: Tensor, state: dict[str, Any], index: int, is_lean: bool, path: Path) -> Addresses | None:
+    def of(
+        cls, param: Tensor, state: dict[str, Any], group: dict[str, Any], index: int, path: Path
+    ) -> Addresses | None:
         """The addresses, or None where the parameter, or its state, is not of the kind described above."""
-        hess, momentum = state["hess"], state["momentum"]
-        task = Draw(param, param, hess, Noise(0, 1.0, 0.0))
-        fits = native.supports(task) and native.supports(task._replace(hess=momentum)) and "mean" not in state
-        return cls(param, state, index, is_lean, path) if fits else None
+        if type(param) not in _PLAIN or "mean" in state or not is_dense(param):
+            return None
+        for tensor in (state["hess"], state["momentum"]):
+            is_alike = tensor.dtype == param.dtype and tensor.device == param.device
+            if type(tensor) is not Tensor or not is_alike or tensor.stride() != param.stride():
+                return None
+        return cls(param, state, group, index, path)
 
     def hold_param(self) -> bool:
         """Whether the parameter is where it was."""
@@ -88,12 +102,20 @@ class Addresses:
     def take(self, grad: Tensor) -> bool:
         """Whether a gradient can be used with these addresses as they are now; a prior of its own is not for here."""
         return (
-            native.is_plain(grad)
+            type(grad) in _PLAIN
+            and grad.dtype is self._dtype
+            and grad.is_cpu is self._is_cpu
+            and native.is_written_out(grad)
             and grad.numel() == self.size
             and grad.stride() == self.stride
             and self._entries == _PLAIN_STATE
             and self.hold()
         )
+
+
+def asked(group: dict[str, Any]) -> tuple[object, ...]:
+    """What a group says about paths and memory."""
+    return group["fused"], group["foreach"], group["memory"]
 
 
 class Row(NamedTuple):

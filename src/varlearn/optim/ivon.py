@@ -192,7 +192,7 @@ class IVON(VariationalOptimizer):
         unscale = 1.0 if scale is None else 1.0 / float(scale)
         clip = self._clip_factors(work, unscale)
         hypers: dict[tuple[int, int], Hyper] = {}
-        kinds: dict[tuple[int, int], Step] = {}
+        kinds: dict[Path, dict[tuple[int, int], Step]] = {"native": {}, "packed": {}}
         rows: dict[Path, list[Row]] = {"native": [], "packed": []}
         tasks = []
         for (group, param, grad), at in zip(work, known, strict=True):
@@ -201,8 +201,8 @@ class IVON(VariationalOptimizer):
             which = id(group), state["step"]
             if which not in hypers:
                 hypers[which] = step_hyper(group, state["step"])
-            if at is not None and which in kinds:
-                rows[at.path].append(Row(at, grad, kinds[which]))
+            if at is not None and which in kinds[at.path]:
+                rows[at.path].append(Row(at, grad, kinds[at.path][which]))
                 continue
             factor = -unscale if group["maximize"] else unscale
             noise = window.noise(param) if at is None else window.samples[0].draws[id(group)]
@@ -210,7 +210,7 @@ class IVON(VariationalOptimizer):
             if at is None:
                 tasks.append((group, task))
             else:
-                kinds[which] = task
+                kinds[at.path][which] = task
                 rows[at.path].append(Row(at, grad, task))
         native_batch.step(rows["native"])
         self._weights.packed.step(rows["packed"], window.samples[0].draws)

@@ -91,14 +91,14 @@ def supports(task: Draw | Step | Fold) -> bool:
         return False
     if isinstance(task, Fold):
         tensors = (task.hess, task.estimate_mean, task.grad)
-        if not _is_written_out(task.grad):
+        if not is_written_out(task.grad):
             return False
         tensors += tuple(tensor for tensor in (task.grad_mean, task.captured) if tensor is not None)
     elif isinstance(task, Draw):
         tensors = (param, task.hess) if task.mean is param else (param, task.mean, task.hess)
     else:
         grad = task.grad
-        if task.mean is not param or not _is_written_out(grad):
+        if task.mean is not param or not is_written_out(grad):
             return False
         tensors = (param, task.momentum, task.hess, grad)
         if task.estimate is not None:
@@ -119,17 +119,12 @@ def supports(task: Draw | Step | Fold) -> bool:
     return strides is None or is_dense(param)
 
 
-def is_plain(grad: Tensor) -> bool:
-    """Whether a gradient is a float32 CPU tensor whose numbers are in memory as they are.
+def is_written_out(grad: Tensor) -> bool:
+    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave.
 
-    >>> is_plain(torch.zeros(3)), is_plain(torch.zeros(3).to_sparse()), is_plain(torch.zeros(3).double())
-    (True, False, False)
+    >>> is_written_out(torch.zeros(3)), is_written_out(torch.zeros(3).to_sparse())
+    (True, False)
     """
-    return type(grad) in _PLAIN and grad.dtype is _FLOAT32 and grad.is_cpu and _is_written_out(grad)
-
-
-def _is_written_out(grad: Tensor) -> bool:
-    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
     return grad.layout is _STRIDED and not grad.is_neg() and (grad.data_ptr() != 0 or grad.numel() == 0)
 
 

@@ -101,7 +101,7 @@ def step_piece(
     grad, estimate, score, prior_mean = given
     needs_noise = scalars.approximation == "reparam" and estimate is None and score is None
     counter = piece.counters(keys) if needs_noise else None
-    factors = scalars.grad_factor, scalars.clip_factor, scalars.hyper, scalars.param.dtype
+    factors = scalars.grad_factor, scalars.clip_factor, scalars.hyper, piece.first.param.dtype
     values = (q, grad, estimate, score, counter, prior_mean, scalars.approximation, scalars.noise.scale, *factors)
     after = compute.step(*values, piece.memory if compute.in_place else None)
     for name, value in zip(names, after, strict=True):

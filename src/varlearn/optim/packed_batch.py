@@ -117,11 +117,12 @@ class Batch:
 
 
 def _pieces(slots: Sequence[Slot]) -> Iterable[Piece[Slot]]:
-    """Those of odd size by themselves: between them there are gaps."""
-    for odd in (0, 1):
-        alike = [slot for slot in slots if slot.hess.numel() % 2 == odd]
-        if alike:
-            yield from map(Piece, cut(alike, piece_size(alike[0].hess.device)))
+    """Slots that are alike; those of odd size by themselves, because between them there are gaps."""
+    alike: dict[tuple[torch.device, torch.dtype, int], list[Slot]] = {}
+    for slot in slots:
+        alike.setdefault((slot.hess.device, slot.hess.dtype, slot.hess.numel() % 2), []).append(slot)
+    for (device, _, _), group in alike.items():
+        yield from map(Piece, cut(group, piece_size(device)))
 
 
 def _keys(piece: Piece[Slot], noise: Noise) -> list[int]:

@@ -35,18 +35,6 @@ def fold(tasks: Sequence[tuple[Group, Fold]]) -> None:
     _carry_out(tasks, loop.fold, packed.fold, native.fold, packed.fold)
 
 
-def batched(group: Group) -> Literal["native", "packed"] | None:
-    """Which path takes many parameters of a group in one go; compiles the native one at the first group that asks."""
-    if _wants_native(group) and native.load_or_warn():
-        return "native"
-    return "packed" if _joins(group) and group["memory"] != "lean" else None
-
-
-def is_native(group: Group, task: Draw | Step | Fold) -> bool:
-    """Whether a task takes the native path; compiles it at the first one that could."""
-    return _wants_native(group) and task.noise.grid is None and native.supports(task) and native.load_or_warn()
-
-
 def all_finite(groups: Sequence[Group], tensors: Sequence[Tensor]) -> bool:
     """Whether no number in `tensors` is NaN or infinite; by the native path where one of `groups` takes it."""
     by_c: list[Tensor] = []
@@ -71,19 +59,11 @@ def _wants_native(group: Group) -> bool:
     return bool(group["fused"] or (group["fused"] is None and group["foreach"] is None))
 
 
-def takes_packed(group: Group, task: Draw | Step | Fold) -> bool:
-    """Whether a task takes the packed path, tensor operation after tensor operation."""
-    return _choose(group, task) == "packed"
-
-
-def _joins(group: Group) -> bool:
-    return group["foreach"] is not False or bool(group["fused"])
-
-
-def _choose(group: Group, task: Draw | Step | Fold) -> Literal["loop", "native", "compiled", "packed"]:
-    if task.noise.grid is not None or not _joins(group):
+def choose(group: Group, task: Draw | Step | Fold) -> Literal["loop", "native", "compiled", "packed"]:
+    """Which path carries out a task; compiles the native one at the first that could take it."""
+    if task.noise.grid is not None or (group["foreach"] is False and not group["fused"]):
         return "loop"
-    if is_native(group, task):
+    if _wants_native(group) and native.supports(task) and native.load_or_warn():
         return "native"
     return "compiled" if group["fused"] and not task.hess.is_cpu else "packed"
 
@@ -98,6 +78,6 @@ def _carry_out(
     paths = {"loop": plain, "packed": joined, "native": by_c, "compiled": by_inductor}
     by_path: dict[str, list[Task]] = {}
     for group, task in tasks:
-        by_path.setdefault(_choose(group, task), []).append(task)
+        by_path.setdefault(choose(group, task), []).append(task)
     for path, its_tasks in by_path.items():
         paths[path](its_tasks)

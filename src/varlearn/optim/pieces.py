@@ -86,8 +86,8 @@ class Piece(Generic[Task]):
 
     def join(self, tensors: Sequence[Tensor]) -> Tensor:
         """Others like the tasks' own, one after the other; to be read."""
-        tensors = self._in_memory_order(tensors)
-        return tensors[0] if self._layout is None else self._copy(tensors)
+        in_order = self._in_memory_order(tensors)
+        return in_order[0] if self._layout is None else self._copy(in_order)
 
     def room(self, name: str, dtype: torch.dtype) -> Tensor:
         """Where new values of the tensors of this name may be computed, in `dtype`, before `put`."""
@@ -129,7 +129,7 @@ class Piece(Generic[Task]):
             self._wholes[name] = tensors[0] if self._layout is None else self._layout.whole(tensors)
         return self._wholes[name]
 
-    def _copy(self, tensors: Sequence[Tensor]) -> Tensor:
+    def _copy(self, tensors: list[Tensor]) -> Tensor:
         assert self._layout is not None
         flat, self._parts[id(flat)] = self.memory.joined(self._layout, tensors[0].dtype)
         torch._foreach_copy_(self._parts[id(flat)], tensors)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from varlearn.optim import paths, state
-from varlearn.optim.addresses import Addresses, Path
+from varlearn.optim.addresses import Addresses, asked
+from varlearn.optim.tasks import Draw, Noise
 
 
 class Member(NamedTuple):
@@ -52,7 +53,7 @@ class Roster:
         members: list[Member] = []
         known, index, is_changed = self._known, 0, False
         for group in groups:
-            path, is_lean = paths.batched(group), group["memory"] == "lean"
+            wants = asked(group)
             for param in group["params"]:
                 if param.requires_grad:
                     member = known.get(id(param))
@@ -62,8 +63,7 @@ class Roster:
                         or member.index != index
                         or states.get(param) is not member.state
                         or (at := member.at) is None
-                        or at.path != path
-                        or at.is_lean is not is_lean
+                        or at.asked != wants
                         or not at.hold()
                     ):
                         if not is_changed:
@@ -79,19 +79,28 @@ class Roster:
         return members
 
     def _meet(self, members: list[Member]) -> list[Member]:
-        """Take down who lies where; before, settle the state of those on the packed path, which may lie anywhere."""
-        members = [_with_addresses(member, "native") for member in members]
-        others = [member for member in members if member.at is None or member.at.path == "packed"]
-        states = [member.state for member in others if paths.batched(member.group) is not None]
+        """Take down who lies where; before, settle the state of those that may be joined, which may lie anywhere."""
+        chosen = [_path(member) for member in members]
+        states = [each.state for each, path in zip(members, chosen, strict=True) if path in ("packed", "compiled")]
         if not all(id(each[name]) in self._settled for each in states for name in ("momentum", "hess")):
             state.settle(states)
             self._settled = {id(each[name]) for each in states for name in ("momentum", "hess")}
-        return [_with_addresses(member, "packed") for member in members]
+        return [_with_addresses(each, path) for each, path in zip(members, chosen, strict=True)]
 
 
-def _with_addresses(member: Member, path: Path) -> Member:
-    """The same member, with addresses that hold, where its group takes this path."""
-    if paths.batched(member.group) != path or (member.at is not None and member.at.hold()):
+def _path(member: Member) -> str:
+    if member.at is not None:
+        return member.at.path
+    return paths.choose(member.group, Draw(member.param, member.param, member.state["hess"], Noise(0, 1.0, 0.0)))
+
+
+def _with_addresses(member: Member, path: str) -> Member:
+    """The same member, with addresses that hold, where many of its kind are taken in one go."""
+    if member.at is not None and member.at.hold():
         return member
-    is_lean = member.group["memory"] == "lean"
-    return member._replace(at=Addresses.of(member.param, member.state, member.index, is_lean, path))
+    param, its, group, index, _ = member
+    if path == "native":
+        return Member(param, its, group, index, Addresses.of(param, its, group, index, "native"))
+    if path == "packed" and group["memory"] != "lean":
+        return Member(param, its, group, index, Addresses.of(param, its, group, index, "packed"))
+    return member

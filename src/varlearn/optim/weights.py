@@ -221,7 +221,7 @@ def _in_place(entry: Entry) -> Draw:
 
 def _keeps_score(group: dict[str, Any], draw: Draw) -> bool:
     """Where making the noise a second time is most of what a step costs: without a kernel."""
-    return group["hess_approx"] == "reparam" and paths.takes_packed(group, draw)
+    return group["hess_approx"] == "reparam" and paths.choose(group, draw) == "packed"
 
 
 def refresh_mean(param: Tensor, mean: Tensor) -> None:
