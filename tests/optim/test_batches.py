@@ -238,3 +238,24 @@ def test_dtypes_of_one_group_keep_their_own() -> None:
     for param, other, dtype in zip(*models, dtypes, strict=True):
         tolerance = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 1e-2}[dtype]
         torch.testing.assert_close(param, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("before", ["reparam", "squared_gradient"])
+def test_the_estimate_of_h_is_the_one_that_is_asked_for_at_the_step(path: str, before: str) -> None:
+    trial = Trial(path, hess_approx=before)
+    after = ({"reparam", "squared_gradient"} - {before}).pop()
+
+    def change(params: list[nn.Parameter]) -> None:
+        opt = trial.opts[0] if params is trial.models[0] else trial.opts[1]
+        opt.param_groups[0]["hess_approx"] = after
+
+    trial.step()
+    trial.step(between=change)
+    trial.step()
+
+
+def test_evaluation_alone_needs_no_memory_for_scores(path: str) -> None:
+    opt = Trial(path).opts[0]
+    with opt.sampled_params():
+        pass
+    assert not opt._weights.packed._scores._known

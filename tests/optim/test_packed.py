@@ -82,9 +82,13 @@ def test_each_of_a_hundred_steps_is_the_loop_s(ess: float) -> None:
             torch.testing.assert_close(new, old, rtol=2e-6, atol=2e-6)
 
 
-def test_the_step_takes_the_noise_that_the_draw_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    param = nn.Parameter(torch.ones(50))
-    opt = IVON([param], lr=0.1, ess=100.0, seed=5, foreach=True)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("prior_mean", [0.0, "init"])
+def test_the_step_takes_the_noise_that_the_draw_kept(
+    prior_mean: object, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    param = nn.Parameter(torch.ones(50, dtype=dtype))
+    opt = IVON([param], lr=0.1, ess=100.0, seed=5, foreach=True, prior_mean=prior_mean)
     with opt.sampled_params(train=True):
         (param * param).sum().backward()
     with opt.sampled_params():  # an evaluation has noise of its own, and does not touch it

@@ -12,12 +12,10 @@ from torch import Tensor
 from varlearn.core.noise import fold_in
 from varlearn.core.shards import is_sharded, local, reshard
 from varlearn.optim import native_batch, packed_batch, paths, sharded
-from varlearn.optim.addresses import Addresses, Path
+from varlearn.optim.addresses import Addresses
 from varlearn.optim.layout import Companions
 from varlearn.optim.roster import Member
 from varlearn.optim.tasks import Draw, Noise
-
-_BATCHED: tuple[Path, Path] = ("native", "packed")
 
 
 class Entry(NamedTuple):
@@ -166,13 +164,22 @@ class SampledWeights:
             means = [local(param) for param in copied]
             torch._foreach_copy_(self._copies.of(copied, means), means)
         self._kept = kept
-        natives, packed = ([(m.at, m.group) for m in sample.members if m.at and m.at.path == path] for path in _BATCHED)
+        self._draw_batches(sample)
+        self._draw_others(sample)
+
+    def _draw_batches(self, sample: Sample) -> None:
+        at = [(member.at, member.group) for member in sample.members if member.at is not None]
+        natives, packed = ([each for each in at if each[0].path == path] for path in ("native", "packed"))
         if natives != self._native.members:
             self._native = native_batch.Batch(natives, self._native)
-        self._native.put_in(sample.draws)
         if packed != self.packed.members:
             self.packed = packed_batch.Batch(packed, self.packed)
+        self._native.put_in(sample.draws)
         self.packed.put_in(sample.draws, sample.train)
+
+    def _draw_others(self, sample: Sample) -> None:
+        """Those whose mean is kept one by one; for training on the packed path, the scores are kept, too."""
+        kept = self._kept
         draws = [Draw(local(e.param), self._mean(e), local(e.state["hess"]), e.noise) for e in kept]
         tasks = [(entry.group, draw) for entry, draw in zip(kept, draws, strict=True)]
         if not sample.train:
@@ -205,10 +212,10 @@ class SampledWeights:
 
     def score_of(self, sample: Sample, param: Tensor) -> Tensor | None:
         """The score of the last training sample, where its draw kept it."""
-        if self._scores_of is None or self._scores_of[0] is not sample or id(param) not in self._scores_of[1]:
-            return None
-        score, part = self._scores[param], local(param)
-        return score if score.shape == part.shape and score.device == part.device else None
+        score, part = self.packed.score_of(param, sample.draws), local(param)
+        if self._scores_of is not None and self._scores_of[0] is sample and id(param) in self._scores_of[1]:
+            score = self._scores[param]
+        return score if score is not None and score.shape == part.shape and score.device == part.device else None
 
     def _mean(self, entry: Entry) -> Tensor:
         return local(entry.state["mean"]) if "mean" in entry.state else self._copies[entry.param]
