@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from benchmarks.contenders import ALL, REFERENCE, select
+from benchmarks.fresh import measured
 from benchmarks.part import Part
-from benchmarks.results import REPO, Figure
+from benchmarks.results import Figure
 from benchmarks.step import nothing
 from benchmarks.tables import Column
 from benchmarks.workloads import GPT_3M, GPT_37M, GPT_SMALL, MANY, Tensors
@@ -56,13 +53,7 @@ def in_fresh_process(contender: str, case: str) -> float:
     The malloc settings that make eager training fast keep freed memory for reuse; they are left out here, so that the
     peak is what was in use at once.
     """
-    settings = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    settings["OMP_NUM_THREADS"] = str(torch.get_num_threads())
-    command = [sys.executable, "-m", "benchmarks.memory", contender, case]
-    done = subprocess.run(command, cwd=REPO, env=settings, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{contender!r} on {case!r} ended with code {done.returncode}:\n{done.stderr[-2000:]}")
-    return float(json.loads(done.stdout.splitlines()[-1])["vectors"])
+    return float(measured("memory", contender, case, malloc=False)["vectors"])
 
 
 def peak_vectors(contender: str, case: str) -> float:

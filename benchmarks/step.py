@@ -1,15 +1,29 @@
-"""The optimizer alone: what one sample and one step cost, beside one step of AdamW."""
+"""The optimizer alone: what one sample and one step cost, beside one step of AdamW.
+
+How fast memory is depends on where the system puts a process, and may change the ratios by a fifth. Each case is
+therefore measured in several processes, one after the other: `python -m benchmarks.step CASE` is one of them.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from functools import partial
 
 from benchmarks.contenders import FOREACH_REFERENCE, REFERENCE, select
+from benchmarks.fresh import measured
 from benchmarks.part import Part
 from benchmarks.results import Figure
 from benchmarks.tables import Column
-from benchmarks.timing import QUICK, Budget, take_turns
+from benchmarks.timing import QUICK, Budget, Timings, take_turns
 from benchmarks.workloads import GPT_37M, GPT_SMALL, RESNET20, Tensors
+
+_PROCESSES = 7
+_BUDGETS = {
+    GPT_37M.name: (GPT_37M, Budget(rounds=7, seconds=20.0, least=3)),
+    RESNET20.name: (RESNET20, Budget(rounds=30, seconds=8.0, least=5, repeat=10)),
+}
 
 
 def nothing() -> None:
@@ -19,19 +33,23 @@ def nothing() -> None:
 def measure(quick: bool) -> list[Figure]:
     """Every contender on few large tensors and on many small ones."""
     if quick:
-        return _case(GPT_SMALL, QUICK) + _case(RESNET20, QUICK)
-    large = Budget(rounds=40, seconds=75.0, least=7)
-    small = Budget(rounds=200, seconds=40.0, least=20, repeat=10)
-    return _case(GPT_37M, large) + _case(RESNET20, small)
-
-
-def _case(work: Tensors, budget: Budget) -> list[Figure]:
-    grads = work.grads()
-    contenders = select()
-    turns = {each.name: partial(each.drive, each.build(work.params(grads)), nothing) for each in contenders}
-    timings = take_turns(turns, budget)
+        return [figure for work in (GPT_SMALL, RESNET20) for figure in _figures(work, _timings(work, QUICK))]
     figures: list[Figure] = []
-    for each in contenders:
+    for work, _ in _BUDGETS.values():
+        timings = Timings.pooled([measured("step", work.name, malloc=True) for _ in range(_PROCESSES)])
+        figures += _figures(work, timings)
+    return figures
+
+
+def _timings(work: Tensors, budget: Budget) -> Timings:
+    grads = work.grads()
+    turns = {each.name: partial(each.drive, each.build(work.params(grads)), nothing) for each in select()}
+    return take_turns(turns, budget)
+
+
+def _figures(work: Tensors, timings: Timings) -> list[Figure]:
+    figures: list[Figure] = []
+    for each in select():
         low, high = timings.quartiles(each.name, REFERENCE)
         figures.append(
             {
@@ -51,6 +69,12 @@ def _case(work: Tensors, budget: Budget) -> list[Figure]:
     return figures
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Print the seconds of all contenders on one case, round by round."""
+    (case,) = arguments
+    print(json.dumps(_timings(*_BUDGETS[case]).seconds))
+
+
 PART = Part(
     name="step",
     title="sample + step of the optimizer alone",
@@ -67,3 +91,6 @@ PART = Part(
     ),
     measure=measure,
 )
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

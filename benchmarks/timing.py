@@ -6,7 +6,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Turn = Callable[[], object]
@@ -41,6 +41,11 @@ class Timings:
 
     def __init__(self, seconds: Mapping[str, list[float]]) -> None:
         self.seconds = dict(seconds)
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Mapping[str, list[float]]]) -> Timings:
+        """The rounds of several measurements of the same contenders."""
+        return cls({name: [second for part in parts for second in part[name]] for name in parts[0]})
 
     @property
     def rounds(self) -> int:
