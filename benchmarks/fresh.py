@@ -12,16 +12,20 @@ import torch
 
 from benchmarks.results import REPO
 
+# Freed memory is kept and used again. By itself glibc gives large blocks back, and every new one is made of new pages.
+KEEPING = {"MALLOC_MMAP_THRESHOLD_": "8589934592", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
 
-def measured(module: str, *arguments: str, malloc: bool) -> Any:
+
+def measured(module: str, *arguments: str, keeps_memory: bool = False) -> Any:
     """What a module of the benchmarks prints, run with these arguments and as many threads as this process has.
 
     Args:
         module: its name in this package.
         arguments: of its command line.
-        malloc: whether the settings of malloc are handed on. They make eager training fast, and keep freed memory.
+        keeps_memory: whether malloc keeps what is freed; otherwise it is as it comes.
     """
-    settings = {name: value for name, value in os.environ.items() if malloc or not name.startswith("MALLOC_")}
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    settings |= KEEPING if keeps_memory else {}
     settings["OMP_NUM_THREADS"] = str(torch.get_num_threads())
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     done = subprocess.run(command, cwd=REPO, env=settings, capture_output=True, text=True, check=False)

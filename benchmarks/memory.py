@@ -53,7 +53,7 @@ def in_fresh_process(contender: str, case: str) -> float:
     The malloc settings that make eager training fast keep freed memory for reuse; they are left out here, so that the
     peak is what was in use at once.
     """
-    return float(measured("memory", contender, case, malloc=False)["vectors"])
+    return float(measured("memory", contender, case)["vectors"])
 
 
 def peak_vectors(contender: str, case: str) -> float:

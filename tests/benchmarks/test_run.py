@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bars, contenders, memory, page, results, run, scaling, timing, workloads
+from benchmarks import bars, contenders, fresh, memory, page, results, run, scaling, timing, workloads
 from benchmarks.parts import PARTS
 from benchmarks.tables import Column, as_markdown, as_text, cells
 
@@ -69,6 +69,27 @@ def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", fail)
     with pytest.raises(RuntimeError, match="'AdamW fused' on 'x' ended with code 1:\nKeyError"):
         memory.in_fresh_process(contenders.REFERENCE, "x")
+
+
+@pytest.mark.parametrize("keeps_memory", [False, True])
+def test_a_process_has_the_allocator_that_it_is_to_have(keeps_memory: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    environments: list[dict[str, str]] = []
+
+    def note(command: list[str], env: dict[str, str], **options: object) -> subprocess.CompletedProcess[str]:
+        environments.append(env)
+        return subprocess.CompletedProcess(command, 0, "compiling\n[1, 2]\n", "")
+
+    monkeypatch.setattr(subprocess, "run", note)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    assert fresh.measured("step", "case", keeps_memory=keeps_memory) == [1, 2]
+    found = {name: value for name, value in environments[0].items() if name.startswith("MALLOC_")}
+    assert found == (fresh.KEEPING if keeps_memory else {})
+
+
+def test_pooled_rounds_keep_their_partners() -> None:
+    pooled = timing.Timings.pooled([{"a": [1.0, 2.0], "b": [2.0, 4.0]}, {"a": [3.0], "b": [9.0]}])
+    assert pooled.rounds == 3
+    assert pooled.quartiles("b", "a") == (2.0, 2.5)
 
 
 def test_the_peak_is_at_least_what_is_held() -> None:
