@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor.placement_types import Placement
 
-_PLAIN = (Tensor, nn.Parameter)
+PLAIN = (Tensor, nn.Parameter)  # what is no subclass with a mind of its own
 
 
 def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
@@ -29,7 +29,7 @@ def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
     >>> is_sharded(torch.zeros(1))
     False
     """
-    if type(tensor) in _PLAIN:
+    if type(tensor) in PLAIN:
         return False
     from torch.distributed.tensor import DTensor
 
@@ -48,7 +48,7 @@ def local(tensor: Tensor) -> Tensor:
 
 def _wait(part: Tensor) -> Tensor:
     """A tensor that a collective is still filling, when it is full."""
-    if type(part) in _PLAIN:
+    if type(part) in PLAIN:
         return part
     from torch.distributed._functional_collectives import AsyncCollectiveTensor
 

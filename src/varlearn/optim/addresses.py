@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from varlearn.core.shards import PLAIN
 from varlearn.optim import native
 from varlearn.optim.tasks import Step, is_dense
 
-_PLAIN = (Tensor, nn.Parameter)
 _PLAIN_STATE = 3  # step, momentum, hess
-Path = Literal["native", "packed"]
+BatchPath = Literal["native", "packed"]
 
 
 class Addresses:
@@ -54,9 +54,11 @@ class Addresses:
         "stride",
     )
 
-    def __init__(self, param: Tensor, state: dict[str, Any], group: dict[str, Any], index: int, path: Path) -> None:
+    def __init__(
+        self, param: Tensor, state: dict[str, Any], group: dict[str, Any], index: int, path: BatchPath
+    ) -> None:
         self.param, self.state, self.index = param, state, index
-        self.path: Path = path
+        self.path: BatchPath = path
         self.asked = asked(group)
         self.is_lean = group["memory"] == "lean"
         self._hess, self._momentum = state["hess"], state["momentum"]
@@ -68,10 +70,10 @@ class Addresses:
 
     @classmethod
     def of(
-        cls, param: Tensor, state: dict[str, Any], group: dict[str, Any], index: int, path: Path
+        cls, param: Tensor, state: dict[str, Any], group: dict[str, Any], index: int, path: BatchPath
     ) -> Addresses | None:
         """The addresses, or None where the parameter, or its state, is not of the kind described above."""
-        if type(param) not in _PLAIN or "mean" in state or not is_dense(param):
+        if type(param) not in PLAIN or "mean" in state or not is_dense(param):
             return None
         for tensor in (state["hess"], state["momentum"]):
             is_alike = tensor.dtype == param.dtype and tensor.device == param.device
@@ -102,7 +104,7 @@ class Addresses:
     def take(self, grad: Tensor) -> bool:
         """Whether a gradient can be used with these addresses as they are now; a prior of its own is not for here."""
         return (
-            type(grad) in _PLAIN
+            type(grad) in PLAIN
             and grad.dtype is self._dtype
             and grad.is_cpu is self._is_cpu
             and native.is_written_out(grad)

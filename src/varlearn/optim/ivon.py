@@ -14,7 +14,7 @@ from torch import Tensor
 from varlearn.core.shards import local
 from varlearn.core.update import Hyper
 from varlearn.optim import hyper, native_batch, objective, paths, sharded
-from varlearn.optim.addresses import Addresses, Path, Row
+from varlearn.optim.addresses import Addresses, BatchPath, Row
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
 from varlearn.optim.tasks import Noise, Step
 from varlearn.optim.variational import VariationalOptimizer
@@ -192,8 +192,8 @@ class IVON(VariationalOptimizer):
         unscale = 1.0 if scale is None else 1.0 / float(scale)
         clip = self._clip_factors(work, unscale)
         hypers: dict[tuple[int, int], Hyper] = {}
-        kinds: dict[Path, dict[tuple[int, int], Step]] = {"native": {}, "packed": {}}
-        rows: dict[Path, list[Row]] = {"native": [], "packed": []}
+        kinds: dict[BatchPath, dict[tuple[int, int], Step]] = {"native": {}, "packed": {}}
+        rows: dict[BatchPath, list[Row]] = {"native": [], "packed": []}
         tasks = []
         for (group, param, grad), at in zip(work, known, strict=True):
             state = self.state[param] if at is None else at.state

@@ -29,6 +29,15 @@ def is_small(tensor: Tensor, size: int) -> bool:
     return tensor.numel() <= size // _JOINED
 
 
+def has_neighbours(tensor: Tensor) -> bool:
+    """Whether a tensor should lie in one block with others: small, dense, and of even size, so that no gap follows it.
+
+    >>> has_neighbours(torch.zeros(4)), has_neighbours(torch.zeros(3))
+    (True, False)
+    """
+    return tensor.numel() % 2 == 0 and is_small(tensor, piece_size(tensor.device)) and is_dense(tensor)
+
+
 class Layout:
     """How joined tensors lie one after the other: each begins at an even place, because noise comes in pairs.
 
@@ -81,7 +90,7 @@ class Layout:
 
 
 def side_by_side(like: Sequence[Tensor]) -> list[Tensor]:
-    """New tensors in the dtypes, shapes and strides of others; small ones that can be joined have one block of memory.
+    """New tensors in the dtypes, shapes and strides of others; those with neighbours have one block of memory.
 
     Their values are anything.
 
@@ -89,17 +98,16 @@ def side_by_side(like: Sequence[Tensor]) -> list[Tensor]:
     >>> Layout([(2, 2), (6,)]).whole([first, second]).numel()
     10
     """
-    blocks: dict[tuple[torch.device, torch.dtype, int], list[Tensor]] = {}
+    blocks: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     new: dict[int, Tensor] = {}
     with torch.inference_mode(False):
         for tensor in like:
-            if is_small(tensor, piece_size(tensor.device)) and is_dense(tensor):
-                alike = tensor.device, tensor.dtype, tensor.numel() % 2
-                blocks.setdefault(alike, []).append(tensor)
+            if has_neighbours(tensor):
+                blocks.setdefault((tensor.device, tensor.dtype), []).append(tensor)
             else:
                 strides = tensor.shape, tensor.stride()
                 new[id(tensor)] = torch.empty_strided(*strides, dtype=tensor.dtype, device=tensor.device)
-        for (device, dtype, _), tensors in blocks.items():
+        for (device, dtype), tensors in blocks.items():
             sizes = [tensor.numel() for tensor in tensors]
             block = torch.empty(sum(sizes), dtype=dtype, device=device)
             for tensor, part in zip(tensors, block.split(sizes), strict=True):

@@ -20,10 +20,10 @@ from torch.torch_version import TorchVersion
 
 from varlearn.core import update
 from varlearn.core.noise import derive_key, normal_
+from varlearn.core.shards import PLAIN
 from varlearn.optim import loop, native_build, native_scalars
 from varlearn.optim.tasks import Draw, Fold, Noise, Step, is_dense
 
-_PLAIN = (Tensor, torch.nn.Parameter)
 _FLOAT32, _STRIDED = torch.float32, torch.strided
 _INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
 
@@ -87,7 +87,7 @@ def supports(task: Draw | Step | Fold) -> bool:
     False
     """
     param = task.hess if isinstance(task, Fold) else task.param
-    if type(param) not in _PLAIN:
+    if type(param) not in PLAIN:
         return False
     if isinstance(task, Fold):
         tensors = (task.hess, task.estimate_mean, task.grad)
@@ -109,7 +109,7 @@ def supports(task: Draw | Step | Fold) -> bool:
     strides = None if param.is_contiguous() else param.stride()
     for tensor in tensors:
         if (
-            type(tensor) not in _PLAIN
+            type(tensor) not in PLAIN
             or tensor.dtype is not _FLOAT32
             or not tensor.is_cpu
             or tensor.numel() != size

@@ -18,6 +18,7 @@ from varlearn.optim.tasks import Draw, Fold, Step
 
 Group = dict[str, Any]
 Task = TypeVar("Task", Draw, Step, Fold)
+Path = Literal["loop", "native", "compiled", "packed"]
 
 
 def draw(tasks: Sequence[tuple[Group, Draw]]) -> None:
@@ -59,7 +60,7 @@ def _wants_native(group: Group) -> bool:
     return bool(group["fused"] or (group["fused"] is None and group["foreach"] is None))
 
 
-def choose(group: Group, task: Draw | Step | Fold) -> Literal["loop", "native", "compiled", "packed"]:
+def choose(group: Group, task: Draw | Step | Fold) -> Path:
     """Which path carries out a task; compiles the native one at the first that could take it."""
     if task.noise.grid is not None or (group["foreach"] is False and not group["fused"]):
         return "loop"

@@ -25,7 +25,7 @@ class OfParameter(Protocol):
 
 
 Task = TypeVar("Task", bound=OfParameter)
-Whole = TypeVar("Whole", Draw, Step, Fold)
+Kind = TypeVar("Kind", Draw, Step, Fold)
 
 
 class Segment(NamedTuple):
@@ -142,13 +142,13 @@ class Piece(Generic[Task]):
 
 
 def pieces(
-    tasks: Sequence[Whole], otherwise: Callable[[Sequence[Whole]], None], kind: Callable[[Whole], tuple[object, ...]]
-) -> Iterator[Piece[Whole]]:
+    tasks: Sequence[Kind], otherwise: Callable[[Sequence[Kind]], None], kind: Callable[[Kind], tuple[object, ...]]
+) -> Iterator[Piece[Kind]]:
     """Pieces of tasks that are of one kind; tasks that are not dense in memory are done one by one.
 
     Parameters of odd size are joined with each other only: between them there are gaps.
     """
-    alike: dict[tuple[object, ...], list[Whole]] = {}
+    alike: dict[tuple[object, ...], list[Kind]] = {}
     for task in tasks:
         if _is_one_block(task):
             alike.setdefault((task.hess.numel() % 2, *kind(task)), []).append(task)

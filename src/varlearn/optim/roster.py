@@ -80,7 +80,7 @@ class Roster:
 
     def _meet(self, members: list[Member]) -> list[Member]:
         """Take down who lies where; before, settle the state of those that may be joined, which may lie anywhere."""
-        chosen = [_path(member) for member in members]
+        chosen: list[paths.Path] = [_path(member) for member in members]
         states = [each.state for each, path in zip(members, chosen, strict=True) if path in ("packed", "compiled")]
         if not all(id(each[name]) in self._settled for each in states for name in ("momentum", "hess")):
             state.settle(states)
@@ -88,19 +88,17 @@ class Roster:
         return [_with_addresses(each, path) for each, path in zip(members, chosen, strict=True)]
 
 
-def _path(member: Member) -> str:
+def _path(member: Member) -> paths.Path:
     if member.at is not None:
         return member.at.path
     return paths.choose(member.group, Draw(member.param, member.param, member.state["hess"], Noise(0, 1.0, 0.0)))
 
 
-def _with_addresses(member: Member, path: str) -> Member:
+def _with_addresses(member: Member, path: paths.Path) -> Member:
     """The same member, with addresses that hold, where many of its kind are taken in one go."""
     if member.at is not None and member.at.hold():
         return member
     param, its, group, index, _ = member
-    if path == "native":
-        return Member(param, its, group, index, Addresses.of(param, its, group, index, "native"))
-    if path == "packed" and group["memory"] != "lean":
-        return Member(param, its, group, index, Addresses.of(param, its, group, index, "packed"))
+    if path == "native" or (path == "packed" and group["memory"] != "lean"):
+        return Member(param, its, group, index, Addresses.of(param, its, group, index, path))
     return member

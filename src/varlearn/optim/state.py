@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from varlearn.core.shards import placed_like
-from varlearn.optim.layout import is_small, piece_size, side_by_side
+from varlearn.optim.layout import has_neighbours, side_by_side
 from varlearn.optim.tasks import is_dense, state_dtype
 
 # The tensors among "step", "momentum", "hess", "mean" (of a float16 or bfloat16 parameter) and "prior_mean".
@@ -59,14 +59,10 @@ def like(param: Tensor, value: Tensor) -> Tensor:
 def settle(states: Sequence[dict[str, Any]]) -> None:
     """Move momentum and h of small parameters side by side, where one operation serves all of them."""
     for name in ("momentum", "hess"):
-        small = [state for state in states if type(state[name]) is Tensor and _is_joined(state[name])]
+        small = [state for state in states if type(state[name]) is Tensor and has_neighbours(state[name])]
         with torch.inference_mode(False):
             for state, new in zip(small, side_by_side([state[name] for state in small]), strict=True):
                 state[name] = new.copy_(state[name])
-
-
-def _is_joined(tensor: Tensor) -> bool:
-    return is_small(tensor, piece_size(tensor.device))
 
 
 def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype) -> bool:
