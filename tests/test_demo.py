@@ -10,7 +10,7 @@ import torch
 from varlearn import data, demo, presets
 from varlearn.cli import main
 from varlearn.recipes import digits
-from varlearn.recipes.reproduce import Job, finish
+from varlearn.recipes.jobs import Job, finish
 
 LEARNING_RATES = {"adamw": (3e-4, 1e-3, 3e-3, 1e-2, 3e-2), "sgd": (0.01, 0.03, 0.1, 0.3, 1.0)}
 SEEDS = 5

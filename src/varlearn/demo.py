@@ -23,7 +23,7 @@ from varlearn.data import Batches, Examples
 from varlearn.posterior import DiagGaussian
 from varlearn.predict import predict
 from varlearn.recipes import digits
-from varlearn.recipes.reproduce import Job, finish
+from varlearn.recipes.jobs import Job, finish
 from varlearn.train import Run, RunFolder
 from varlearn.train.build import build_model
 from varlearn.train.config import OptimName

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from varlearn.cli.overrides import as_flags, given, laid_over, optional, read_settings
-from varlearn.cli.train import chosen
+from varlearn.cli.train_command import chosen
 from varlearn.recipes import recipe
 from varlearn.train.config import Run, to_json
 

@@ -7,7 +7,7 @@ import torch
 from tests.data.files import encoded, random_images, write
 from varlearn.data import imagenet
 from varlearn.data.errors import CorruptDataError, MissingDataError
-from varlearn.data.folder import ImageFiles
+from varlearn.data.image_folder import ImageFiles
 
 
 def test_imagenet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from varlearn.posterior import sealed
+from varlearn.files import sealed
 
 
 @pytest.fixture

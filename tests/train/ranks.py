@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from tests.train.tiny import use_tiny_data
-from varlearn.posterior import sealed
+from varlearn.files import sealed
 from varlearn.train import fit, from_json
 from varlearn.train.training import Training
 

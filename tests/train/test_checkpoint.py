@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from varlearn.files.atomic import WriteError
 from varlearn.posterior import CorruptFileError
 from varlearn.posterior import save as save_posterior
 from varlearn.posterior.discrete import Point
 from varlearn.train import checkpoint
 from varlearn.train.checkpoint import Checkpoints
-from varlearn.train.errors import RunFolderError, WriteError
+from varlearn.train.run_errors import RunFolderError
 
 STATE = {"step": 7, "weights": {"w": torch.arange(6.0).view(2, 3)}, "betas": (0.9, None), "note": "é"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.test_loop import result
+from tests.train.test_training_loop import result
 from tests.train.tiny import REPOSITORY, tiny_run
 from varlearn.train import Run, fit, to_json
 

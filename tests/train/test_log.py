@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from varlearn.train.errors import WriteError
+from varlearn.files.atomic import WriteError
 from varlearn.train.log import JsonLines, flat, open_logger
 
 

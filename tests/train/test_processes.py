@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from tests.train.test_loop import records
+from tests.train.test_training_loop import records
 from tests.train.tiny import REPOSITORY, load, tiny_run
 from varlearn import posterior
 from varlearn.core import noise, update

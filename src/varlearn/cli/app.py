@@ -71,9 +71,9 @@ app = App(
     console=Screen(),
 )
 app.command("varlearn.cli.listing:list_recipes", name="list", help="Show the recipes, their sizes and their data.")
-app.command("varlearn.cli.train:train", name="train", help=TRAIN)
+app.command("varlearn.cli.train_command:train", name="train", help=TRAIN)
 app.command("varlearn.cli.stages:predict", name="predict", help=PREDICT)
 app.command("varlearn.cli.stages:score", name="score", help=SCORE)
 app.command("varlearn.cli.stages:report", name="report", help=REPORT)
-app.command("varlearn.cli.reproduce:reproduce", name="reproduce", help=REPRODUCE)
-app.command("varlearn.cli.demo:demo", name="demo", help=DEMO)
+app.command("varlearn.cli.reproduce_command:reproduce", name="reproduce", help=REPRODUCE)
+app.command("varlearn.cli.demo_command:demo", name="demo", help=DEMO)

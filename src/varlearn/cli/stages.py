@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from varlearn import train as training
 from varlearn.cli.show import say
-from varlearn.cli.train import show_metrics
+from varlearn.cli.train_command import show_metrics
 
 
 def predict(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from varlearn.data import augment as augmentation
 from varlearn.data.examples import Examples
-from varlearn.data.folder import ImageFiles
+from varlearn.data.image_folder import ImageFiles
 from varlearn.data.seeds import generator
 
 Batch = tuple[Tensor, Tensor]

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from varlearn.data.folder import ImageFiles
+from varlearn.data.image_folder import ImageFiles
 
 Kind = Literal["image", "text", "tokens", "table"]
 """image: pixels and a class; text: tokens and a class; tokens: one long text to be continued; table: regression."""

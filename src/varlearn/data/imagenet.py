@@ -13,7 +13,7 @@ import torch
 from varlearn.data import sources
 from varlearn.data.errors import CorruptDataError
 from varlearn.data.examples import Examples
-from varlearn.data.folder import ImageFiles
+from varlearn.data.image_folder import ImageFiles
 from varlearn.data.imageset import IMAGENET_MEAN, IMAGENET_STD, ImageSet, check_targets, numbered
 
 IMAGENET = ImageSet(numbered(1000), (3, 224, 224), {"train": 1_281_167, "valid": 50_000, "test": 50_000})

@@ -42,7 +42,7 @@ from varlearn.metrics.classification import (
     predictive_entropy,
     top_k_accuracy,
 )
-from varlearn.metrics.glue import matthews_correlation, spearman
+from varlearn.metrics.glue_scores import matthews_correlation, spearman
 from varlearn.metrics.inputs import from_probs
 from varlearn.metrics.language import nll_per_token, perplexity
 from varlearn.metrics.ood import aupr_in, aupr_out, auroc, detection_error, fpr95_paper, fpr_at_tpr

@@ -1,13 +1,13 @@
 """Distributions over the weights of a model: made from an optimizer, sampled, mixed, compared, saved."""
 
+from varlearn.files.sealed import CorruptFileError
 from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.divergence import kl
 from varlearn.posterior.gaussian import DiagGaussian
-from varlearn.posterior.io import load, save
 from varlearn.posterior.lowrank import LowRankGaussian
+from varlearn.posterior.posterior_file import load, save
 from varlearn.posterior.pruning import prune, signal_to_noise
-from varlearn.posterior.sealed import CorruptFileError
 from varlearn.posterior.summary import MarginalStd, StdSummary, marginal_std
 
 __all__ = [

@@ -1,11 +1,11 @@
 """Predictions averaged over a posterior: classification, regression, language."""
 
 from varlearn.predict.average import log_average
-from varlearn.predict.classification import Predictions, predict
+from varlearn.predict.classifier import Predictions, predict
 from varlearn.predict.gather import gather_ranks
-from varlearn.predict.io import load_predictions, save_predictions
-from varlearn.predict.language import TokenPredictions, predict_tokens
-from varlearn.predict.regression import RegressionPredictions, predict_regression
+from varlearn.predict.language_model import TokenPredictions, predict_tokens
+from varlearn.predict.predictions_file import load_predictions, save_predictions
+from varlearn.predict.regressor import RegressionPredictions, predict_regression
 from varlearn.predict.samplers import Dropout, Linearized, Weights
 
 __all__ = [

@@ -7,9 +7,9 @@ A recipe is a function that returns a frozen `Run`; a variant replaces fields of
 """
 
 from varlearn.recipes.catalogue import names, recipe
-from varlearn.recipes.digits import digits
+from varlearn.recipes.digits_mlp import digits
 from varlearn.recipes.images import image
-from varlearn.recipes.language import language
-from varlearn.recipes.texts import text
+from varlearn.recipes.pretraining import language
+from varlearn.recipes.text_classification import text
 
 __all__ = ["digits", "image", "language", "names", "recipe", "text"]

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
 
-from varlearn.recipes.digits import digits
+from varlearn.recipes.digits_mlp import digits
 from varlearn.recipes.images import PAIRS, image
-from varlearn.recipes.language import MICRO, language
+from varlearn.recipes.pretraining import MICRO, language
 from varlearn.recipes.scales import Scale
-from varlearn.recipes.texts import SETS, text
+from varlearn.recipes.text_classification import SETS, text
 from varlearn.train.config import OptimName, Run
 
 METHODS: tuple[OptimName, ...] = ("adamw", "sgd", "ivon")

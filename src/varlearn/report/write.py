@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from varlearn import metrics
 from varlearn.report.figures import curves, entropies, reliability
-from varlearn.report.folder import ReadRun, read_run
 from varlearn.report.page import Drawn, figures, page, settings, table
+from varlearn.report.run_results import ReadRun, read_run
 from varlearn.report.style import save, write
 
 KIND_WORDS = {"mean": "at the mean", "averaged": "averaged"}

@@ -6,14 +6,15 @@ The settings need no torch; the functions that do are imported when they are fir
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from varlearn.files.atomic import WriteError
 from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train, from_json, to_json
-from varlearn.train.errors import Interrupted, NonFiniteLossError, PeerError, RunFolderError, WriteError
+from varlearn.train.run_errors import Interrupted, NonFiniteLossError, PeerError, RunFolderError
 
 if TYPE_CHECKING:
     from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
-    from varlearn.train.folder import RunFolder
     from varlearn.train.log import Logger, open_logger
-    from varlearn.train.loop import fit
+    from varlearn.train.run_folder import RunFolder
+    from varlearn.train.training_loop import fit
 
 __all__ = [
     "Data",
@@ -42,11 +43,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     match name:
         case "fit":
-            return import_module("varlearn.train.loop").fit
+            return import_module("varlearn.train.training_loop").fit
         case "load_run_predictions" | "predict_run" | "score_run":
             return getattr(import_module("varlearn.train.evaluate"), name)
         case "RunFolder":
-            return import_module("varlearn.train.folder").RunFolder
+            return import_module("varlearn.train.run_folder").RunFolder
         case "Logger" | "open_logger":
             return getattr(import_module("varlearn.train.log"), name)
     raise AttributeError(f"module 'varlearn.train' has no attribute {name!r}")

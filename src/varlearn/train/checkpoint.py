@@ -10,12 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from varlearn.posterior import sealed
-from varlearn.posterior.replacing import sync_folder
-from varlearn.posterior.sealed import CorruptFileError
-from varlearn.train.atomic import remove_orphans, writing
-from varlearn.train.errors import RunFolderError
-from varlearn.train.nested import pack, unpack
+from varlearn.files import sealed
+from varlearn.files.atomic import remove_orphans, sync_folder, writing
+from varlearn.files.nested import pack, unpack
+from varlearn.files.sealed import CorruptFileError
+from varlearn.train.run_errors import RunFolderError
 
 FORMAT = "varlearn.checkpoint"
 FORMAT_VERSION = 1

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_type_hints
 
-from varlearn.train.rules import check
+from varlearn.train.setting_checks import check
 
 OptimName = Literal["ivon", "adamw", "sgd"]
 Schedule = Literal["cosine", "linear", "constant"]

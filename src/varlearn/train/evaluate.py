@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from varlearn import metrics, posterior
 from varlearn.data.batches import Batches
-from varlearn.posterior import DiagGaussian, Point, sealed
+from varlearn.files import sealed
+from varlearn.files.atomic import write_text, writing
+from varlearn.posterior import DiagGaussian, Point
 from varlearn.predict import (
     Predictions,
     RegressionPredictions,
@@ -25,10 +27,9 @@ from varlearn.predict import (
     predict_regression,
     predict_tokens,
 )
-from varlearn.train.atomic import write_text, writing
 from varlearn.train.build import build_batches, build_examples, build_model, build_ood
-from varlearn.train.errors import RunFolderError
-from varlearn.train.folder import RunFolder
+from varlearn.train.run_errors import RunFolderError
+from varlearn.train.run_folder import RunFolder
 from varlearn.train.tasks import Task, task_of
 
 FORMAT = "varlearn.run_predictions"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from varlearn.train.atomic import writing
+from varlearn.files.atomic import writing
 
 LOGGERS = ("tensorboard", "trackio", "wandb")
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from varlearn.train.errors import PeerError
+from varlearn.train.run_errors import PeerError
 
 _left: list[dist.ProcessGroup | None] = []  # groups that were left, kept until the process ends
 

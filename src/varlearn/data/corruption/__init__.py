@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from varlearn.data.corruption import blur, digital, noise, weather
+from varlearn.data.corruption import blur, digital, pixel_noise, weather
 from varlearn.data.seeds import generator
 
 _CHUNK = 100  # images worked on at once, and drawn for at once
 
 _SEVERITIES: dict[str, tuple[Callable[..., Tensor], tuple[Any, ...]]] = {
-    "gaussian_noise": (noise.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
-    "shot_noise": (noise.shot_noise, (500, 250, 100, 75, 50)),
-    "impulse_noise": (noise.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
+    "gaussian_noise": (pixel_noise.gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.10)),
+    "shot_noise": (pixel_noise.shot_noise, (500, 250, 100, 75, 50)),
+    "impulse_noise": (pixel_noise.impulse_noise, (0.01, 0.02, 0.03, 0.05, 0.07)),
     "defocus_blur": (blur.defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
     "glass_blur": (blur.glass_blur, ((0.05, 1), (0.25, 1), (0.4, 1), (0.25, 2), (0.4, 2))),
     "motion_blur": (blur.motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),

@@ -1,0 +1,1 @@
+"""Files that survive an interruption and notice damage; train, predict, posterior and report write through them."""

@@ -1,0 +1,141 @@
+"""Posteriors as safetensors files.
+
+Tensors are named "mean/<weight>", "hess/<weight>" and so on ("var", "deviations", "prior_mean", "fixed"), those of a
+mixture "0/mean/<weight>" for component 0. The metadata (see `sealed`) say what the tensors mean:
+{"card", "format": "varlearn.posterior", "format_version", "posterior": {"kind", ...}, "sha256"}.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from varlearn.core.shards import is_sharded
+from varlearn.files import sealed
+from varlearn.posterior.binding import check_fits
+from varlearn.posterior.discrete import Mixture, Point, components
+from varlearn.posterior.gaussian import DiagGaussian
+from varlearn.posterior.lowrank import LowRankGaussian
+from varlearn.types import Params, Posterior
+
+FORMAT = "varlearn.posterior"
+FORMAT_VERSION = 1
+
+_PARTS: dict[type, tuple[str, ...]] = {
+    DiagGaussian: ("mean", "hess", "prior_mean", "fixed"),
+    LowRankGaussian: ("mean", "var", "deviations", "fixed"),
+    Point: ("mean", "fixed"),
+}
+_KINDS = {kind.__name__: kind for kind in _PARTS}
+
+
+def save(posterior: Posterior, path: str | os.PathLike[str], card: str | None = None) -> None:
+    """Write a posterior to `path`, atomically: the file is whole or unchanged.
+
+    Args:
+        posterior: a `DiagGaussian`, `LowRankGaussian`, `Point` or `Mixture` of them.
+        path: by custom "posterior.safetensors".
+        card: one line for people that says what it is; the posterior's repr where None.
+
+    >>> import tempfile
+    >>> q = DiagGaussian({"w": torch.ones(2)}, {"w": torch.ones(2)}, ess=100.0, weight_decay=0.01)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(q, f"{folder}/posterior.safetensors")
+    ...     again = load(f"{folder}/posterior.safetensors")
+    >>> torch.equal(again.sample(seed=3)["w"], q.sample(seed=3)["w"])
+    True
+    """
+    tensors, description = _describe(posterior)
+    if any(map(is_sharded, tensors.values())):
+        raise ValueError("the posterior's tensors are sharded; save posterior.gathered(), on one rank")
+    metadata = {
+        "card": repr(posterior) if card is None else card,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "posterior": description,
+    }
+    sealed.write(path, tensors, metadata)
+
+
+def load(
+    path: str | os.PathLike[str], model: nn.Module | None = None, device: torch.device | str = "cpu"
+) -> DiagGaussian | LowRankGaussian | Point | Mixture:
+    """Read a posterior back, bit for bit.
+
+    Args:
+        path: of a file that `save` wrote.
+        model: if given, a posterior that does not fit it is refused, naming the tensors at fault.
+        device: where the tensors go.
+
+    Raises:
+        CorruptFileError: if a bit of the file has changed.
+        ValueError: if the file is no posterior, of a later version, or does not fit the model.
+    """
+    tensors, metadata = sealed.read(path, device)
+    if metadata.get("format") != FORMAT:
+        raise ValueError(f"{path} has format {metadata.get('format')!r}, not {FORMAT!r}; give a file that save() wrote")
+    if metadata["format_version"] != FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format_version {metadata['format_version']}; this varlearn reads {FORMAT_VERSION}, update it"
+        )
+    posterior = _rebuild(tensors, metadata["posterior"])
+    if model is not None:
+        for _, component in components(posterior):
+            check_fits(component, model)
+    return posterior
+
+
+def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str, Any]]:
+    """Tensors under their names in the file, and the rest as JSON."""
+    if isinstance(posterior, Mixture):
+        tensors: Params = {}
+        parts = []
+        for number, component in enumerate(posterior.components):
+            more, part = _describe(component, f"{number}/")
+            tensors |= more
+            parts.append(part)
+        return tensors, {"kind": "Mixture", "weights": list(posterior.weights), "components": parts}
+    if not isinstance(posterior, (DiagGaussian, LowRankGaussian, Point)):
+        kind = type(posterior).__name__
+        raise TypeError(f"a {kind} has no file format; save one of {', '.join(_KINDS)} or a Mixture of them")
+    kind = type(posterior)
+    tensors = {
+        f"{prefix}{part}/{name}": value
+        for part in _PARTS[kind]
+        for name, value in (getattr(posterior, part) or {}).items()
+    }
+    description: dict[str, Any] = {"kind": kind.__name__, "tied": dict(posterior.tied)}
+    description["has_fixed"] = posterior.fixed is not None
+    if isinstance(posterior, DiagGaussian):
+        description |= {"ess": _compact(posterior.ess), "weight_decay": _compact(posterior.weight_decay)}
+    return tensors, description
+
+
+def _rebuild(tensors: Mapping[str, Tensor], description: Mapping[str, Any], prefix: str = "") -> Any:
+    if description["kind"] == "Mixture":
+        parts = [_rebuild(tensors, part, f"{number}/") for number, part in enumerate(description["components"])]
+        return Mixture(parts, description["weights"])
+    kind = _KINDS[description["kind"]]
+    arguments: dict[str, Any] = {
+        part: {
+            name.removeprefix(f"{prefix}{part}/"): value
+            for name, value in tensors.items()
+            if name.startswith(f"{prefix}{part}/")
+        }
+        for part in _PARTS[kind]
+    }
+    if not description["has_fixed"]:
+        arguments["fixed"] = None
+    if kind is DiagGaussian:
+        arguments |= {"ess": description["ess"], "weight_decay": description["weight_decay"]}
+    return kind(**arguments, tied=description["tied"])
+
+
+def _compact(numbers: Mapping[str, float]) -> float | dict[str, float]:
+    """One number where all are equal."""
+    values = set(numbers.values())
+    return values.pop() if len(values) == 1 else dict(numbers)

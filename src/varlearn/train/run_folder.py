@@ -1,0 +1,158 @@
+"""The folder of a run: what stands where, and whether a run may begin or go on in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from varlearn.files.atomic import remove_orphans, write_text, writing
+from varlearn.train.checkpoint import Checkpoints
+from varlearn.train.config import Run, from_json, to_json
+from varlearn.train.run_errors import RunFolderError
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where the files of a run are; each stage reads its left neighbour's.
+
+    >>> RunFolder(Path("runs/x")).posterior.name
+    'posterior.safetensors'
+    """
+
+    out: Path
+
+    @property
+    def config(self) -> Path:
+        """The run itself, as JSON."""
+        return self.out / "config.json"
+
+    @property
+    def env(self) -> Path:
+        """The machine and the packages."""
+        return self.out / "env.json"
+
+    @property
+    def log(self) -> Path:
+        """What was measured while training, one JSON object per line."""
+        return self.out / "log.jsonl"
+
+    @property
+    def timing(self) -> Path:
+        """When, and how fast."""
+        return self.out / "timing.jsonl"
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """The newest two, and the best."""
+        return Checkpoints(self.out / "checkpoint")
+
+    @property
+    def posterior(self) -> Path:
+        """What training found."""
+        return self.out / "posterior.safetensors"
+
+    @property
+    def predictions(self) -> Path:
+        """What it says about the test examples."""
+        return self.out / "predictions.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """How good that is."""
+        return self.out / "metrics.json"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in this folder meanwhile; the system forgets the lock with the process.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as out, RunFolder(Path(out)).locked():
+        ...     with RunFolder(Path(out)).locked():
+        ...         pass
+        Traceback (most recent call last):
+        ...
+        varlearn.train.run_errors.RunFolderError: another process is training in ...; wait for it, or end it
+        """
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            yield
+            return
+        with open(self.out / ".lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(f"another process is training in {self.out}; wait for it, or end it") from error
+            yield
+
+    def open(self, run: Run, *, resume: bool) -> None:
+        """Make the folder for a new run, or check that it is this run's.
+
+        Raises:
+            RunFolderError: if it is not empty and `resume` is False, or holds another run.
+            WriteError: if it cannot be written.
+        """
+        if self.out.exists() and not self.out.is_dir():
+            raise RunFolderError(f"out={str(self.out)!r} is a file; a run needs a folder, choose another name")
+        if not self.config.exists():
+            if self.out.exists() and any(entry.name[:1] != "." for entry in self.out.iterdir()):
+                raise RunFolderError(
+                    f"out={str(self.out)!r} is not empty, and what is in it is no run; choose an empty folder"
+                )
+        elif not resume:
+            raise RunFolderError(
+                f"out={str(self.out)!r} already holds a run; resume it (resume=True, --resume), or choose "
+                "another folder"
+            )
+        for folder in (self.out, self.checkpoints.folder):  # now, and not when the first checkpoint is due
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK):
+                    raise PermissionError(None, "the folder is read-only")
+        if self.config.exists():
+            self._check_same(run)
+        else:
+            write_text(self.config, to_json(run))
+        remove_orphans(self.out)
+        self.checkpoints.clean()
+
+    def read_run(self) -> Run:
+        """The run that the folder holds."""
+        if not self.config.exists():
+            raise RunFolderError(f"{self.config} is missing, so {self.out} holds no run; train first")
+        try:
+            return from_json(self.config.read_text(encoding="utf-8"))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RunFolderError(
+                f"{self.config} cannot be read ({error}); put back the one that was written"
+            ) from error
+
+    def _check_same(self, run: Run) -> None:
+        if differences := config_differences(self.read_run(), run):
+            lines = "; ".join(f"{key} was {was!r}, is now {now!r}" for key, (was, now) in differences.items())
+            raise RunFolderError(
+                f"{self.out} holds a run with other settings: {lines}. Resume with the same ones, or "
+                "choose another folder"
+            )
+
+
+def config_differences(before: Run, after: Run) -> dict[str, tuple[Any, Any]]:
+    """Dotted name -> (before, after) of every setting in which two runs differ.
+
+    >>> config_differences(Run(seed=1), Run(seed=2))
+    {'seed': (1, 2)}
+    """
+    old, new = _dotted(asdict(before)), _dotted(asdict(after))
+    return {key: (old[key], new[key]) for key in old if json.dumps(old[key]) != json.dumps(new[key])}
+
+
+def _dotted(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        out |= _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return out

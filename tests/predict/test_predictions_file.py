@@ -1,0 +1,59 @@
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from varlearn.files import sealed
+from varlearn.posterior import CorruptFileError
+from varlearn.predict import (
+    Predictions,
+    RegressionPredictions,
+    TokenPredictions,
+    load_predictions,
+    save_predictions,
+)
+
+LOG_PROBS = torch.randn(4, 3).log_softmax(-1)
+ONES = torch.ones(4)
+EXAMPLES = [
+    Predictions(LOG_PROBS, torch.arange(4), ONES, torch.ones(2) / 2, LOG_PROBS.expand(2, 4, 3), seed=5),
+    Predictions(LOG_PROBS, None, ONES, torch.ones(1)),
+    RegressionPredictions(ONES, ONES, ONES, ONES, ONES, torch.ones(1), seed=-1),
+    RegressionPredictions(ONES, ONES, ONES, None, None, torch.ones(1), torch.ones(1, 4)),
+    TokenPredictions(ONES, torch.arange(4), torch.zeros(4, dtype=torch.int64), torch.ones(1), seed=2**63),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "predictions.safetensors"
+
+
+@pytest.mark.parametrize("predictions", EXAMPLES, ids=lambda p: type(p).__name__)
+def test_round_trip(path: Path, predictions) -> None:
+    save_predictions(predictions, path)
+    again = load_predictions(path)
+    assert type(again) is type(predictions)
+    for field in fields(predictions):
+        wanted, got = getattr(predictions, field.name), getattr(again, field.name)
+        if isinstance(wanted, torch.Tensor):
+            assert wanted.dtype == got.dtype
+            assert torch.equal(wanted, got)
+        else:
+            assert wanted == got
+
+
+def test_damage_and_other_files_are_refused(path: Path) -> None:
+    save_predictions(EXAMPLES[0], path)
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 16
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError):
+        load_predictions(path)
+    sealed.write(path, {}, {"format": "varlearn.posterior"})
+    with pytest.raises(ValueError, match="not 'varlearn.predictions'"):
+        load_predictions(path)
+    sealed.write(path, {}, {"format": "varlearn.predictions", "format_version": 9, "kind": "Predictions"})
+    with pytest.raises(ValueError, match="format_version 9"):
+        load_predictions(path)

@@ -1,0 +1,48 @@
+"""Reading a run's folder at any stage."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from varlearn.files.sealed import CorruptFileError
+from varlearn.report.run_results import read_run
+
+
+def test_a_whole_folder(folder: Path) -> None:
+    run = read_run(folder)
+    assert (run.name, run.method, run.kinds, run.outside) == ("ivon & co", "IVON", ("mean", "averaged"), ("noise",))
+    assert [record["step"] for record in run.log] == [1, 1, 2, 2]  # not the half line
+    found = run.classified("averaged")
+    assert found is not None
+    assert found[0][3].exp().tolist() == pytest.approx([0.4, 0.6])
+    assert found[1] is not None
+    assert torch.equal(found[1], torch.zeros(4, dtype=torch.long))
+
+
+def test_a_folder_that_has_only_begun(folder: Path) -> None:
+    for name in ("env.json", "log.jsonl", "metrics.json", "predictions.safetensors"):
+        (folder / name).unlink()
+    run = read_run(folder)
+    assert (run.env, run.log, run.metrics, run.predictions) == ({}, [], {}, {})
+    assert run.classified("mean") is None
+
+
+def test_no_run_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no run: config.json is missing; give the folder that varlearn train"):
+        read_run(tmp_path)
+
+
+def test_json_that_is_none(folder: Path) -> None:
+    (folder / "metrics.json").write_text("{")
+    with pytest.raises(ValueError, match=r"metrics\.json is not JSON .* write it again by repeating its stage"):
+        read_run(folder)
+
+
+def test_a_flipped_bit_in_the_predictions(folder: Path) -> None:
+    path = folder / "predictions.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptFileError):
+        read_run(folder)
