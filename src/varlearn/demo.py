@@ -1,8 +1,8 @@
 """`varlearn demo`: AdamW, SGD and IVON on scikit-learn's handwritten digits, in two minutes on two cores.
 
 1,000 training images, 797 test images, a perceptron with two hidden layers, 1,200 steps of 50 images, cosine schedule.
-AdamW and SGD get the best of five learning rates; IVON takes `presets.auto` as it is. Besides the test set, each method
-is shown images that are no digits as it knows them: the test images upside down, and noise.
+AdamW and SGD get the best of five learning rates; IVON takes `presets.auto` and the best of four. Besides the test set,
+each method is shown images that are no digits as it knows them: the test images upside down, and noise.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from torch import Tensor
 
 from varlearn import data, metrics, posterior
 from varlearn.data import Batches, Examples
-from varlearn.posterior import DiagGaussian
+from varlearn.methods import named
 from varlearn.predict import predict
 from varlearn.recipes import digits
 from varlearn.recipes.jobs import Job, finish
 from varlearn.train import Run, RunFolder
 from varlearn.train.build import build_model
-from varlearn.train.config import OptimName
+from varlearn.train.evaluate import sources_of
 
-METHODS: dict[OptimName, str] = {"adamw": "AdamW", "sgd": "SGD", "ivon": "IVON"}
+COMPARED = ("adamw", "sgd", "ivon")
 Scores = dict[str, float]
 Say = Callable[[str], None]
 
@@ -55,15 +55,16 @@ def strange_images(test: Examples) -> dict[str, Examples]:
 
 
 def ask(run: Run, out: Path) -> dict[str, Answers]:
-    """What a trained run says, by name of the method: IVON at the mean and averaged, the others as they are."""
+    """What a trained run says, by label of the method: at the mean and averaged, where the two differ."""
     test = data.load("digits", "test")
     with torch.random.fork_rng(devices=[]):
         model = build_model(run, test)
     learned = posterior.load(RunFolder(out).posterior, model)
-    name = METHODS[run.optim.name]
-    sources = {name: learned}
-    if isinstance(learned, DiagGaussian):
-        sources = {f"{name} at the mean": learned.at_mean(), f"{name}, {run.evaluate.samples} samples": learned}
+    method, found = named(run.optim.name), sources_of(run, model, learned)
+    labels = {"mean": f"{method.label} at the mean", "averaged": f"{method.label}, {run.evaluate.samples} samples"}
+    if not method.averages:
+        labels = {"mean": method.label}
+    sources = {label: found[kind] for kind, label in labels.items()}
     sets = {"test": test, **strange_images(test)}
     answers = {}
     for label, source in sources.items():
@@ -99,7 +100,7 @@ def compare(
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
     rows: dict[str, list[Answers]] = {}
-    for method, name in METHODS.items():
+    for method in COMPARED:
         for seed in range(seeds):
             run = digits(method, seed=seed)
             if steps is not None:
@@ -108,7 +109,7 @@ def compare(
             finish(job, progress=False)
             for label, answers in ask(run, job.out).items():
                 rows.setdefault(label, []).append(answers)
-        say(f"{name}: {seeds} seed(s) trained")
+        say(f"{named(method).label}: {seeds} seed(s) trained")
     return rows
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from tests.train.tiny import load, tiny_run
-from varlearn import IVON, data, models
+from varlearn import data, models
 from varlearn.data.examples import Examples
-from varlearn.train.build import MODEL_NAMES, build_batches, build_examples, build_model, build_optimizer
-from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train
+from varlearn.train.build import MODEL_NAMES, build_batches, build_examples, build_model
+from varlearn.train.config import Data, Evaluate, Model, Run
 
 
 def examples_for(name: str) -> Examples:
@@ -60,28 +60,6 @@ def test_the_vocabulary_is_filled_up_to_a_multiple_of_64() -> None:
 def test_what_does_not_fit_is_refused(model: Model, kind: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_model(Run(model=model), examples_for(kind))
-
-
-def test_decay_of_matrices_only() -> None:
-    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3))
-    for name in ("ivon", "adamw", "sgd"):
-        optimizer = build_optimizer(Run(optim=Optim(name, weight_decay=0.1, matrices_only=True)), net, 10)  # type: ignore[arg-type]
-        decays = {param.dim(): group["weight_decay"] for group in optimizer.param_groups for param in group["params"]}
-        assert decays == {2: 0.1, 1: 0.0}
-
-
-def test_settings_reach_the_optimizer() -> None:
-    net = torch.nn.Linear(1, 1)
-    optim = Optim("ivon", lr=0.3, beta1=0.8, beta2=0.95, ess=7.0, hess_init=0.2, clip_radius=0.5, rescale_lr=False)
-    ivon = build_optimizer(Run(seed=5, optim=optim, train=Train(max_grad_norm=2.0)), net, 10)
-    assert isinstance(ivon, IVON)
-    expected = {"lr": 0.3, "ess": 7.0, "hess_init": 0.2, "clip_radius": 0.5, "rescale_lr": False, "seed": 5}
-    group = ivon.param_groups[0]
-    assert expected | {"max_grad_norm": 2.0} == {name: group[name] for name in [*expected, "max_grad_norm"]}
-    assert tuple(group["betas"]) == (0.8, 0.95)
-    adamw = build_optimizer(Run(optim=replace(optim, name="adamw")), net, 10).param_groups[0]
-    assert (adamw["lr"], tuple(adamw["betas"])) == (0.3, (0.8, 0.95))
-    assert build_optimizer(Run(optim=replace(optim, name="sgd")), net, 10).param_groups[0]["momentum"] == 0.8
 
 
 def test_batches_for_training_and_for_evaluation() -> None:

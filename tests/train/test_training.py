@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.train.tiny import load, tiny_run
 from varlearn.posterior import DiagGaussian, Point
-from varlearn.train.build import build_batches, build_model, build_optimizer
+from varlearn.train.build import build_batches, build_method, build_model
 from varlearn.train.config import Model, Run
 from varlearn.train.processes import Processes
 from varlearn.train.training import Training, compile_in_place
@@ -43,7 +43,7 @@ def test_the_steps_are_those_of_a_loop_by_hand(method: str) -> None:
     examples = load("blobs", "train")
     torch.manual_seed(0)
     model = build_model(run, examples)
-    optimizer = build_optimizer(run, model, len(examples))
+    optimizer = build_method(run).optimizer(model, training.facts)
     batches = build_batches(run, examples, train=True)
     by_hand = []
     for inputs, targets in [*batches.epoch(0), *batches.epoch(1)][:8]:
@@ -67,7 +67,7 @@ def test_micro_batches_are_one_large_batch(method: str) -> None:
     small = replace(small, data=replace(small.data, batch_size=8))
     large = tiny_run(method, accumulate=1)
     one, two = training_of(small), training_of(large)
-    assert one.total == two.total
+    assert one.facts == two.facts
     advance(one, 7)
     advance(two, 7)
     torch.testing.assert_close(weights(one), weights(two), rtol=1e-4, atol=1e-6)
@@ -83,7 +83,7 @@ def test_every_micro_batch_and_sample_of_ivon_is_a_draw(accumulate: int, samples
 
 def test_accumulation_crosses_the_border_of_epochs() -> None:
     training = training_of(tiny_run("sgd", accumulate=4, epochs=3))  # 6 batches make an epoch
-    assert training.total == 18 // 4
+    assert training.facts.steps == 18 // 4
     ends = []
     for _ in range(4):
         advance(training, 1)

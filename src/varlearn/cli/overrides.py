@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import field, fields, is_dataclass, make_dataclass
+from dataclasses import Field, field, fields, is_dataclass, make_dataclass
+from inspect import cleandoc
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from cyclopts import Parameter
 
+from varlearn.methods import METHODS, Optim, named
 from varlearn.train.config import Run, from_json, to_json
 
 NAMED_APART = ("recipe", "scale", "seed")  # arguments of the command itself
@@ -26,16 +28,14 @@ UNSET = Unset()
 
 
 def optional(cls: type) -> type:
-    """A dataclass with the same fields and words, each of them unset unless given.
+    """A dataclass with the same fields and words, each of them unset unless given; `Optim` has those of all methods.
 
     >>> from varlearn.train.config import Optim
     >>> optional(Optim)(lr=0.1).beta1
     unset
     """
-    hints = get_type_hints(cls)
     made = []
-    for item in fields(cls):
-        hint = hints[item.name]
+    for item, hint in _all_fields(cls):
         if cls is Run and item.name in NAMED_APART:
             continue
         if is_dataclass(hint):
@@ -44,7 +44,7 @@ def optional(cls: type) -> type:
         else:
             made.append((item.name, hint, field(default=UNSET)))
     result = make_dataclass(cls.__name__, made, frozen=True)
-    result.__doc__, result.__module__ = cls.__doc__, __name__
+    result.__doc__, result.__module__ = _words(cls), __name__
     return result
 
 
@@ -63,6 +63,8 @@ def given(settings: Any) -> dict[str, Any]:
 def laid_over(base: Run, changes: dict[str, Any]) -> Run:
     """The run with the changes made; a key that no run has is an error that names the nearest.
 
+    After a change of method, settings that the new method does not have are left out.
+
     >>> laid_over(Run(), {"optim": {"lr": 0.5}}).optim.lr
     0.5
     >>> laid_over(Run(), {"optim": {"lrr": 0.5}})
@@ -70,7 +72,11 @@ def laid_over(base: Run, changes: dict[str, Any]) -> Run:
     ...
     ValueError: optim.lrr is not a setting of a run; did you mean optim.lr?
     """
-    return from_json(json.dumps(_merged(json.loads(to_json(base)), changes)))
+    values = json.loads(to_json(base))
+    if isinstance(optim := changes.get("optim"), dict) and optim.get("name") in METHODS:
+        known = {item.name for item in fields(named(optim["name"]).Settings)}
+        values["optim"] = {name: value for name, value in values["optim"].items() if name in known}
+    return from_json(json.dumps(_merged(values, changes)))
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -103,6 +109,36 @@ def as_flags(changes: dict[str, Any], prefix: str = "") -> list[str]:
         else:
             flags += [f"--{prefix}{name}", "none" if value is None else str(value)]
     return flags
+
+
+def _all_fields(cls: type) -> list[tuple[Field[Any], Any]]:
+    """The fields of a dataclass with their types; of `Optim`, the fields of every method's settings too."""
+    if cls is not Optim:
+        hints = get_type_hints(cls)
+        return [(item, hints[item.name]) for item in fields(cls)]
+    found: dict[str, tuple[Field[Any], Any]] = {}
+    for kind in _kinds_of_settings():
+        hints = get_type_hints(kind)
+        for item in fields(kind):
+            before = found.get(item.name)
+            hint = hints[item.name] if before is None else before[1] | hints[item.name]
+            found[item.name] = item, hint
+    return [(item, Literal[tuple(METHODS)] if name == "name" else hint) for name, (item, hint) in found.items()]
+
+
+def _words(cls: type) -> str:
+    """The docstring of a dataclass; that of `Optim` describes the settings of every method."""
+    if cls is not Optim:
+        return cls.__doc__ or ""
+    described: dict[str, None] = {}
+    for kind in _kinds_of_settings():
+        attributes = cleandoc(kind.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
+        described |= dict.fromkeys(attributes.splitlines())
+    return "\n".join([f"{_summary(cls)}.", "", "Attributes:", *described])
+
+
+def _kinds_of_settings() -> list[type[Optim]]:
+    return list(dict.fromkeys([Optim, *(method.Settings for method in METHODS.values())]))
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

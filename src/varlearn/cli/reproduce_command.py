@@ -11,11 +11,11 @@ from cyclopts import Parameter
 
 from varlearn.cli.overrides import as_flags
 from varlearn.cli.show import say, table
+from varlearn.methods import named
 from varlearn.recipes.jobs import Job, chosen, collect, jobs, run_all
 from varlearn.recipes.tables import Table
 from varlearn.recipes.tables import table as table_of
 
-METHODS = {"adamw": "AdamW", "sgd": "SGD", "ivon@mean": "IVON@mean", "ivon": "IVON"}
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
 
@@ -92,8 +92,9 @@ def show(wanted: Table, results: dict[str, Any]) -> None:
         where = " ".join(word for word in (line["data"], line["model"], line["detail"]) if word)
         ours = [_cell(line["metrics"].get(metric.key), metric.digits) for metric in wanted.metrics]
         theirs = [_cell(line["paper"].get(metric.key), metric.digits) for metric in wanted.metrics]
-        method = METHODS[line["method"]]
-        rows.append([where if where != before else "", method, f"ours, n = {line['seeds']}", *ours])
+        trained, at, place = line["method"].partition("@")
+        label = f"{named(trained).label}{at}{place}"
+        rows.append([where if where != before else "", label, f"ours, n = {line['seeds']}", *ours])
         rows.append(["", "", "paper", *theirs])
         before = where
     title = wanted.title + (" (small scale: less data, fewer steps)" if results["scale"] == "small" else "")

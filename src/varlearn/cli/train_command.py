@@ -14,7 +14,8 @@ from varlearn import train as training
 from varlearn.cli.overrides import given, laid_over, optional, read_settings
 from varlearn.cli.show import say, table
 from varlearn.cli.show import settings as show_settings
-from varlearn.recipes import recipe as named
+from varlearn.methods import named
+from varlearn.recipes import recipe as named_recipe
 from varlearn.train.config import Run, to_json
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def chosen(
 ) -> Run:
     """The run that the arguments stand for: a recipe or a folder's run, then the file, then the flags."""
     if recipe is not None:
-        base = named(recipe, scale or "small", 0)
+        base = named_recipe(recipe, scale or "small", 0)
     elif resumed is not None and training.RunFolder(resumed).config.exists():
         base = training.RunFolder(resumed).read_run()
     elif config is not None:
@@ -95,9 +96,8 @@ def chosen(
 def show_metrics(folder: RunFolder) -> None:
     """Print the metrics of a run: a row for each, a column for each kind of prediction."""
     metrics = json.loads(folder.metrics.read_text(encoding="utf-8"))
-    kinds = {"mean": "at the mean", "averaged": "averaged"}
-    if folder.read_run().optim.name != "ivon":  # a point has nothing to average
-        kinds = {"mean": folder.read_run().optim.name}
+    method = named(folder.read_run().optim.name)
+    kinds = {"mean": "at the mean", "averaged": "averaged"} if method.averages else {"mean": method.name}
     values = {kind: flat(metrics[kind]) for kind in kinds}
     rows = [[name, *(_cell(values[kind][name]) for kind in kinds)] for name in values["mean"]]
     table(["metric", *kinds.values()], rows, title=str(folder.out), numbers=len(kinds))

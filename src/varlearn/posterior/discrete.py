@@ -51,6 +51,10 @@ class Point:
         """A copy of the weights, for any seed."""
         return {name: value.clone() for name, value in self.mean.items()}
 
+    def at_mean(self) -> Point:
+        """The point itself."""
+        return self
+
     def state_dict(self, params: Params | None = None) -> Params:
         """The weights with all that goes with them, as `model.load_state_dict` takes them."""
         return full_state(self.mean if params is None else params, self.fixed, self.tied)
@@ -148,6 +152,10 @@ class Mixture:
                 )
             terms.append(log_prob(params) + math.log(weight))
         return torch.stack(terms).logsumexp(0)
+
+    def at_mean(self) -> Mixture:
+        """The means of the components, with the same weights: an ensemble of points."""
+        return Mixture([component.at_mean() for component in self.components], self.weights)  # type: ignore[attr-defined]
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Mixture:
         """The same mixture on another device or in another float dtype."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from varlearn.recipes.scales import Scale, auto
-from varlearn.train.config import Data, Evaluate, Model, Optim, OptimName, Run, Train
+from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train
 
 BATCH, EPOCHS, WARMUP_EPOCHS = 50, 200, 5
 
@@ -41,7 +41,7 @@ SMALL = {
 }
 
 
-def image(data: str, model: str, optim: OptimName, scale: Scale = "small", seed: int = 0) -> Run:
+def image(data: str, model: str, optim: str, scale: Scale = "small", seed: int = 0) -> Run:
     """A row of the paper's image tables (Table 1 and Tables 9 to 11).
 
     At the paper's scale, on CIFAR and TinyImageNet: 200 epochs of batches of 50, warm-up over 5 epochs from a fifth of
@@ -73,7 +73,7 @@ def image(data: str, model: str, optim: OptimName, scale: Scale = "small", seed:
     return run if scale == "paper" else _small(run)
 
 
-def _cifar(data: str, model: str, optim: OptimName) -> Run:
+def _cifar(data: str, model: str, optim: str) -> Run:
     facts = SETS[data]
     adamw_lr = 0.0005 if (data, model) == ("tinyimagenet", "preresnet110") else 0.002
     return Run(
@@ -88,7 +88,7 @@ def _cifar(data: str, model: str, optim: OptimName) -> Run:
     )
 
 
-def _imagenet(model: str, optim: OptimName) -> Run:
+def _imagenet(model: str, optim: str) -> Run:
     facts = SETS["imagenet"]
     return Run(
         model=Model(name=model, classes=facts.classes),
@@ -106,14 +106,12 @@ def _small(run: Run) -> Run:
     """The same on few images: one epoch of warm-up, IVON's settings for short runs, the baselines' as they are."""
     subset, epochs = SMALL[run.model.name]
     steps_per_epoch = subset // BATCH
-    optim = run.optim
-    if optim.name == "ivon":
-        optim = auto(subset, epochs * steps_per_epoch)
-        optim = replace(optim, lr=2.0 * optim.lr)
+    short = auto(subset, epochs * steps_per_epoch)
+    short_runs = {"ivon": replace(short, lr=2.0 * short.lr)}
     return replace(
         run,
         data=replace(run.data, subset=subset, batch_size=BATCH, ood=tuple(f"{name}-pack" for name in run.data.ood)),
-        optim=optim,
+        optim=short_runs.get(run.optim.name, run.optim),
         train=replace(run.train, epochs=epochs, warmup=steps_per_epoch),
         evaluate=Evaluate(samples=64, subset=2_500) if run.model.name == "resnet20" else Evaluate(samples=8),
     )

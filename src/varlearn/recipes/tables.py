@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from varlearn.methods import named
 from varlearn.recipes import paper
 from varlearn.recipes.catalogue import names, recipe
 from varlearn.recipes.paper import Figures, Published
@@ -149,8 +150,9 @@ def _lines(figures: Figures, scale: Scale, recipe_of: Callable[[list[str]], str]
     known, lines = set(names()), []
     for words, published in figures.items():
         data, model, method, *rest = words
-        name = recipe_of([data, model, method.removesuffix("@mean")])
+        trained, _, at = method.partition("@")
+        name = recipe_of([data, model, trained])
         if name in known:
-            kind = "averaged" if method == "ivon" else "mean"
+            kind = "averaged" if named(trained).averages and at != "mean" else "mean"
             lines.append(Line(data, model, method, " ".join(rest), recipe(name, scale), {}, (kind,), published))
     return lines

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from varlearn.files import sealed
+from varlearn.methods import METHODS
 
 KINDS = ("mean", "averaged")
 
@@ -36,14 +37,18 @@ class ReadRun:
 
     @property
     def method(self) -> str:
-        """The optimizer, as it is written."""
-        name = str(self.config.get("optim", {}).get("name"))
-        return {"ivon": "IVON", "adamw": "AdamW", "sgd": "SGD"}.get(name, name)
+        """The name of the method."""
+        return str(self.config.get("optim", {}).get("name"))
+
+    @property
+    def label(self) -> str:
+        """The method as tables write it; its name where this version does not know it."""
+        return METHODS[self.method].label if self.method in METHODS else self.method
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prediction that differ: a point has its mean alone."""
-        return KINDS if self.config.get("optim", {}).get("name") == "ivon" else KINDS[:1]
+        return KINDS if self.method in METHODS and METHODS[self.method].averages else KINDS[:1]
 
     @property
     def outside(self) -> tuple[str, ...]:

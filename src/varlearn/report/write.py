@@ -64,7 +64,7 @@ def metrics_table(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
     lines = [(name, run, kind) for name, run in zip(names, runs, strict=True) for kind in run.kinds if run.metrics]
     scores = [run.metrics.get(kind, {}) for _, run, kind in lines]
     keys = [key for key in TITLES if any(key in score for score in scores)]
-    words = [[name, run.method, KIND_WORDS[kind]] for name, run, kind in lines]
+    words = [[name, run.label, KIND_WORDS[kind]] for name, run, kind in lines]
     cells = [[*word, *(_cell(score.get(key), key) for key in keys)] for word, score in zip(words, scores, strict=True)]
     titles = [TITLES[key][0] for key in keys]
     html = table(["run", "method", "prediction", *titles], cells, "on the test set", words=3)
@@ -117,7 +117,7 @@ def _figures(runs: dict[str, ReadRun]) -> Iterator[tuple[str, Figure, str]]:
         series = {name: points for name, run in runs.items() if (points := _series(run, "eval", key))}
         if any(len(points) > 1 for points in series.values()):
             yield f"test-{key}", curves(series, "step", title), f"T{title[1:]} at the mean, while training."
-    stds = {name: points for name, run in runs.items() if (points := _series(run, "ivon", "std_mean"))}
+    stds = {name: points for name, run in runs.items() if (points := _series(run, run.method, "std_mean"))}
     if stds:
         yield "std", curves(stds, "step", "mean std", log=True), "Width of the posterior: mean over weights of sigma."
 
@@ -144,7 +144,7 @@ def _names(runs: Sequence[ReadRun]) -> list[str]:
 
 
 def _label(name: str, run: ReadRun, kind: str, runs: dict[str, ReadRun]) -> str:
-    head = run.method if len(runs) == 1 else name
+    head = run.label if len(runs) == 1 else name
     return f"{head} {KIND_WORDS[kind]}" if len(run.kinds) > 1 else head
 
 

@@ -1,4 +1,4 @@
-"""From a run's configuration to its examples, network and optimizer."""
+"""From a run's configuration to its examples, network and method."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import nn
 
 from varlearn import data, models
 from varlearn.data.batches import Batches
 from varlearn.data.examples import Examples
-from varlearn.optim import IVON
+from varlearn.methods import Method, named
 from varlearn.train.config import Run
 from varlearn.train.tasks import MeanVariance, task_of
 
@@ -77,6 +77,7 @@ def build_ood(run: Run, name: str, test: Examples, root: Path | None = None) -> 
 def build_batches(run: Run, examples: Examples, *, train: bool, rank: int = 0, world: int = 1) -> Batches:
     """The examples in the run's batches: shuffled and augmented for training, in their order otherwise.
 
+    >>> import torch
     >>> examples = Examples(torch.zeros(120, 1), torch.zeros(120), (), "table")
     >>> len(build_batches(Run(), examples, train=True))  # 50, 50 and 20
     3
@@ -94,14 +95,21 @@ def build_batches(run: Run, examples: Examples, *, train: bool, rank: int = 0, w
 
 
 def build_model(run: Run, examples: Examples) -> nn.Module:
-    """The run's network for these examples, with weights drawn from torch's global generator.
+    """The run's network for these examples, as its method prepares it.
 
+    The weights are drawn from torch's global generator.
+
+    >>> import torch
     >>> from varlearn.train.config import Model
     >>> examples = Examples(torch.zeros(2, 3), torch.tensor([0, 1]), ("a", "b"), "table")
     >>> net = build_model(Run(model=Model("mlp", classes=2, hidden=(4,))), examples)
     >>> sum(p.numel() for p in net.parameters())  # 3 * 4 + 4 + 4 * 2 + 2
     26
     """
+    return build_method(run).prepare(_network(run, examples))
+
+
+def _network(run: Run, examples: Examples) -> nn.Module:
     name, classes, task = run.model.name, run.model.classes, task_of(examples)
     if task == "classification" and classes != len(examples.classes):
         raise ValueError(
@@ -128,52 +136,13 @@ def build_model(run: Run, examples: Examples) -> nn.Module:
     )
 
 
-def build_optimizer(run: Run, model: nn.Module, count: int) -> torch.optim.Optimizer:
-    """The run's optimizer over the model's parameters.
+def build_method(run: Run) -> Method[Any]:
+    """The run's method, at its beginning.
 
-    IVON clips the gradient's norm itself (`train.max_grad_norm`), so that the Hessian estimate is not biased by it; for
-    the others the loop does.
-
-    Args:
-        run: `optim`, `train.max_grad_norm` and `seed` are read.
-        model: what to train.
-        count: N, the training examples (tokens, of a text): lambda where `optim.ess` is None.
-
-    >>> optimizer = build_optimizer(Run(), nn.Linear(1, 1), count=100)
-    >>> optimizer.param_groups[0]["ess"]
-    100.0
+    >>> build_method(Run()).label
+    'IVON'
     """
-    optim = run.optim
-    groups = _groups(model, optim.weight_decay, optim.matrices_only)
-    match optim.name:
-        case "ivon":
-            return IVON(
-                groups,
-                lr=optim.lr,
-                ess=float(count) if optim.ess is None else optim.ess,
-                hess_init=optim.hess_init,
-                betas=(optim.beta1, optim.beta2),
-                weight_decay=optim.weight_decay,
-                mc_samples=optim.samples,
-                clip_radius=optim.clip_radius,
-                rescale_lr=optim.rescale_lr,
-                seed=run.seed,
-                max_grad_norm=run.train.max_grad_norm,
-            )
-        case "adamw":
-            return torch.optim.AdamW(groups, lr=optim.lr, betas=(optim.beta1, optim.beta2), weight_decay=0.0)
-        case "sgd":
-            return torch.optim.SGD(groups, lr=optim.lr, momentum=optim.beta1, weight_decay=0.0)
-
-
-def _groups(model: nn.Module, weight_decay: float, matrices_only: bool) -> list[dict[str, object]]:
-    params = [param for param in model.parameters() if param.requires_grad]
-    if not matrices_only:
-        return [{"params": params, "weight_decay": weight_decay}]
-    matrices = [param for param in params if param.dim() >= 2]
-    others = [param for param in params if param.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return [group for group in groups if group["params"]]
+    return named(run.optim.name)(run.optim)
 
 
 def _readers(examples: Examples) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
-from varlearn.train.setting_checks import check
+from varlearn.methods import Optim, named, settings_for
+from varlearn.setting_checks import Rule, at_least, check, positive
 
-OptimName = Literal["ivon", "adamw", "sgd"]
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["fp32", "bf16", "fp16"]
+_FRACTION: Rule = ("between 0 and 1", lambda value: 0 <= value <= 1, "it is a fraction of the peak learning rate")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class Model:
         hidden: widths of the hidden layers of "mlp"; ignored by the others.
         compile: compile the network with `torch.compile`.
     """
+
+    RULES: ClassVar[dict[str, Rule]] = {
+        "classes": at_least(1, "use the number of classes of the data set"),
+        "hidden": ("widths >= 1", lambda widths: all(width >= 1 for width in widths), "e.g. 50 or 200 200"),
+    }
 
     name: str = "resnet20"
     classes: int = 10
@@ -49,6 +55,13 @@ class Data:
         ood: data sets on which the finished model should be unsure.
     """
 
+    RULES: ClassVar[dict[str, Rule]] = {
+        "subset": at_least(1, "leave it out for all examples"),
+        "batch_size": at_least(1, "50 is the paper's"),
+        "eval_batch_size": at_least(1, "500 is usual"),
+        "context": at_least(1, "256 tokens is usual"),
+    }
+
     name: str = "cifar10"
     subset: int | None = None
     batch_size: int = 50
@@ -60,40 +73,6 @@ class Data:
 
     def __post_init__(self) -> None:
         check(self, "data.")
-
-
-@dataclass(frozen=True)
-class Optim:
-    """Which optimizer; the names are those of its constructor. A field that the optimizer does not have is ignored.
-
-    Attributes:
-        name: "ivon", "adamw" or "sgd".
-        lr: peak learning rate alpha.
-        weight_decay: delta, the prior precision over ess (IVON), decoupled decay (AdamW), L2 (SGD).
-        matrices_only: decay parameters of two and more dimensions alone, as is usual for transformers.
-        beta1: momentum; SGD's momentum too.
-        beta2: average of the Hessian (IVON) or of squared gradients (AdamW).
-        ess: lambda; None for the number of training examples (tokens, of a text to be continued).
-        hess_init: h0.
-        clip_radius: xi.
-        rescale_lr: multiply lr by h0 + delta.
-        samples: Monte-Carlo samples per micro-batch.
-    """
-
-    name: OptimName = "ivon"
-    lr: float = 0.2
-    weight_decay: float = 2e-4
-    matrices_only: bool = False
-    beta1: float = 0.9
-    beta2: float = 1 - 1e-5
-    ess: float | None = None
-    hess_init: float = 0.5
-    clip_radius: float = float("inf")
-    rescale_lr: bool = True
-    samples: int = 1
-
-    def __post_init__(self) -> None:
-        check(self, "optim.")
 
 
 @dataclass(frozen=True)
@@ -114,6 +93,19 @@ class Train:
         checkpoint_every: steps between checkpoints; None for once an epoch, 0 for the end only.
         log_every: steps between lines of the log.
     """
+
+    RULES: ClassVar[dict[str, Rule]] = {
+        "epochs": at_least(1, "one pass over the data is the least"),
+        "steps": at_least(1, "leave it out to count in epochs"),
+        "warmup": at_least(0, "0 for no warm-up"),
+        "warmup_from": _FRACTION,
+        "final": _FRACTION,
+        "accumulate": at_least(1, "1 takes a step for every batch"),
+        "max_grad_norm": positive("leave it out for no clipping"),
+        "eval_every": at_least(0, "leave it out for once an epoch, 0 for the end only"),
+        "checkpoint_every": at_least(0, "leave it out for once an epoch, 0 for the end only"),
+        "log_every": at_least(1, "50 is usual"),
+    }
 
     epochs: int = 200
     steps: int | None = None
@@ -141,6 +133,11 @@ class Evaluate:
         subset: score the first this many test examples; None for all.
     """
 
+    RULES: ClassVar[dict[str, Rule]] = {
+        "samples": at_least(1, "the paper uses 64"),
+        "subset": at_least(1, "leave it out for all examples"),
+    }
+
     samples: int = 64
     subset: int | None = None
 
@@ -156,11 +153,14 @@ class Run:
         recipe: the name under which the command line knows it.
         scale: "paper" for the paper's own setting, "small" for two cores and minutes.
         seed: of initialization, order of the data, augmentation and noise.
+        optim: the method and its settings, in the class that the method declares for them.
 
     >>> run = Run(recipe="demo", optim=Optim(lr=0.1))
     >>> from_json(to_json(run)) == run
     True
     """
+
+    RULES: ClassVar[dict[str, Rule]] = {"seed": at_least(0, "use 0, 1, 2 for three runs")}
 
     recipe: str = "custom"
     scale: Literal["paper", "small"] = "small"
@@ -173,6 +173,7 @@ class Run:
 
     def __post_init__(self) -> None:
         check(self, "")
+        object.__setattr__(self, "optim", settings_for(self.optim))
 
 
 def to_json(run: Run) -> str:
@@ -211,6 +212,8 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     if is_dataclass(hint):
         if not isinstance(value, dict):
             raise ValueError(f"{path}={value!r} must be an object of settings; give what to_json() wrote")
+        if hint is Optim:
+            hint = named(value.get("name", Optim.name)).Settings
         return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
     if isinstance(value, list):
         return tuple(value)

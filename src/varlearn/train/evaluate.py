@@ -18,7 +18,8 @@ from varlearn import metrics, posterior
 from varlearn.data.batches import Batches
 from varlearn.files import sealed
 from varlearn.files.atomic import write_text, writing
-from varlearn.posterior import DiagGaussian, Point
+from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
+from varlearn.posterior.binding import write_into
 from varlearn.predict import (
     Predictions,
     RegressionPredictions,
@@ -27,15 +28,18 @@ from varlearn.predict import (
     predict_regression,
     predict_tokens,
 )
-from varlearn.train.build import build_batches, build_examples, build_model, build_ood
+from varlearn.train.build import build_batches, build_examples, build_method, build_model, build_ood
+from varlearn.train.config import Run
 from varlearn.train.run_errors import RunFolderError
 from varlearn.train.run_folder import RunFolder
 from varlearn.train.tasks import Task, task_of
+from varlearn.types import Posterior, Sampler
 
 FORMAT = "varlearn.run_predictions"
 FORMAT_VERSION = 1
 AT_MEAN, AVERAGED = "mean", "averaged"
 
+Saved = DiagGaussian | LowRankGaussian | Mixture | Point
 AnyPredictions = Predictions | RegressionPredictions | TokenPredictions
 _KINDS: dict[Task, type] = {
     "classification": Predictions,
@@ -85,21 +89,38 @@ def predict_run(
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are all replaced
         model = build_model(run, test).to(device)
     learned = posterior.load(folder.posterior, model, device)
-    assert isinstance(learned, (DiagGaussian, Point))
-    sources = {AT_MEAN: learned if isinstance(learned, Point) else learned.at_mean(), AVERAGED: learned}
+    sources = sources_of(run, model, learned)
     sets = {"test": test} | {name: build_ood(run, name, test, root) for name in run.data.ood}
     tensors: dict[str, Tensor] = {}
     for set_name, examples in sets.items():
         batches = build_batches(run, examples, train=False)
         found: AnyPredictions | None = None
         for source, distribution in sources.items():
-            if found is None or not isinstance(distribution, Point):
+            if found is None or not isinstance(distribution, Point):  # a point has nothing to average
                 found = _predict(task, model, distribution, batches, run.evaluate.samples, run.seed, progress)
             tensors |= {f"{set_name}/{source}/{name}": value for name, value in _tensors(found).items()}
     description = {"format": FORMAT, "format_version": FORMAT_VERSION, "task": task, "seed": run.seed}
     with writing(folder.predictions):
         sealed.write(folder.predictions, tensors, {**description, "sets": list(sets), "kind": type(learned).__name__})
     return folder.predictions
+
+
+def sources_of(run: Run, model: nn.Module, learned: Saved) -> dict[str, Posterior | Sampler]:
+    """What the predictions of a run come from: "mean", its posterior's mean, and "averaged", what is averaged over.
+
+    Args:
+        run: its method decides.
+        model: gets the mean as its weights, which samplers start from.
+        learned: the posterior that the run saved.
+
+    >>> net = nn.Linear(1, 1, bias=False)
+    >>> sources_of(Run(), net, Point({"weight": torch.ones(1, 1)}))["mean"]
+    Point over 1 weights in 1 tensors
+    >>> net.weight.item()
+    1.0
+    """
+    write_into(model, {**(learned.fixed or {}), **learned.mean})
+    return {AT_MEAN: learned.at_mean(), AVERAGED: build_method(run).predictor(learned)}
 
 
 def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
@@ -192,7 +213,7 @@ def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
 def _predict(
     task: Task,
     model: nn.Module,
-    source: DiagGaussian | Point,
+    source: Posterior | Sampler,
     batches: Batches,
     samples: int,
     seed: int,

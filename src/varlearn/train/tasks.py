@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from varlearn.data.examples import Examples
+from varlearn.methods import Task
 
-Task = Literal["classification", "language", "regression"]
 Autocast = Callable[[], torch.autocast]
 
 

@@ -13,14 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from varlearn.data.batches import Batches
 from varlearn.data.examples import Examples
-from varlearn.optim import IVON
-from varlearn.posterior import DiagGaussian, Point
-from varlearn.posterior.binding import model_tensors
-from varlearn.train.build import build_batches, build_model, build_optimizer
+from varlearn.methods import Batch, Facts
+from varlearn.train.build import build_batches, build_method, build_model
 from varlearn.train.config import Run
 from varlearn.train.processes import Processes
 from varlearn.train.schedule import lr_factor
 from varlearn.train.tasks import Task, as_scores, mean_loss, score_at_weights, task_of
+from varlearn.types import Posterior
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -28,7 +27,7 @@ _COMPILATIONS = 8  # of a block: other shapes, with gradients and without
 
 
 class Training:
-    """A network, its optimizer and its place in the data.
+    """A network, its method and optimizer, and its place in the data.
 
     The place is the number of steps: batch k of the run is batch k % M of epoch k // M, where M batches make an epoch,
     and step s takes the batches s * accumulate onwards. Nothing else about the data needs to be saved.
@@ -39,8 +38,9 @@ class Training:
         processes: this process among its peers.
 
     Attributes:
+        method: how steps are taken, and what results.
+        facts: what the method knows about the run.
         step: optimizer steps taken.
-        total: steps of the whole run.
         skipped: steps that were dropped for NaN or infinite gradients.
 
     >>> from varlearn.train.config import Data, Model, Optim, Train
@@ -49,24 +49,26 @@ class Training:
     >>> training = Training(run, examples, Processes(0, 1, torch.device("cpu")))
     >>> _ = training.gradients()
     >>> training.update()
-    >>> training.step, training.total, training.epoch  # 2 batches make an epoch
+    >>> training.step, training.facts.steps, training.epoch  # 2 batches make an epoch
     (1, 6, 0.5)
     """
 
     def __init__(self, run: Run, examples: Examples, processes: Processes) -> None:
         self.run, self.processes = run, processes
         self.task: Task = task_of(examples)
-        self.model = build_model(run, examples).to(processes.device)
-        self.optimizer = build_optimizer(run, self.model, len(examples))
-        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=run.train.precision == "fp16")
-        self.step, self.skipped = 0, 0
+        self._examples = examples
         self._batches = build_batches(run, examples, train=True, rank=processes.rank, world=processes.world)
         self._stream: Iterator[tuple[Tensor, Tensor]] | None = None
+        self._synchronize = True  # whether the micro-batch at hand is the last of its step
+        self.facts = self._facts()
+        self.method = build_method(run)
+        self.model = build_model(run, examples).to(processes.device)
+        self.optimizer = self.method.optimizer(self.model, self.facts)
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=run.train.precision == "fp16")
+        self.step, self.skipped = 0, 0
         if run.model.compile:
             compile_in_place(self.model)
         self._network = self._parallel()
-        epoch = len(self._batches)
-        self.total = run.train.steps or max(1, run.train.epochs * epoch // run.train.accumulate)
 
     @property
     def epoch(self) -> float:
@@ -80,42 +82,57 @@ class Training:
 
     def lr(self) -> float:
         """The learning rate of the next step."""
-        return self.run.optim.lr * lr_factor(self.run.train, self.step, self.total)
+        return self.run.optim.lr * lr_factor(self.run.train, self.step, self.facts.steps)
 
     def gradients(self) -> Tensor:
-        """Forward and backward of one step; returns the mean loss of this process, before anything is updated.
-
-        IVON takes a fresh sample of the weights for every micro-batch, or `optim.samples` of them, each in a block of
-        its own, and averages; for the others the loss is divided by the number of micro-batches.
-        """
+        """Forward and backward of one step; returns the mean loss of this process, before anything is updated."""
         if self._stream is None:
             self._stream = stream(self._batches, self.step * self.run.train.accumulate)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr()
         accumulate = self.run.train.accumulate
-        samples = self.run.optim.samples if isinstance(self.optimizer, IVON) else 1
         self._network.train()
         self.optimizer.zero_grad()
         losses = []
         for micro_batch in range(accumulate):
-            inputs, targets = (part.to(self.processes.device, non_blocking=True) for part in next(self._stream))
-            for sample in range(samples):
-                last = (micro_batch, sample) == (accumulate - 1, samples - 1)
-                losses.append(self._backward(inputs, targets, synchronize=last))
+            self._synchronize = micro_batch == accumulate - 1
+            losses += self.method.gradients(self, self._on_device(next(self._stream)))
         return torch.stack(losses).mean()
+
+    def backward(self, batch: Batch, *, share: float | None = None, more: bool = False) -> Tensor:
+        """Forward and backward at the weights as they are now; returns the mean loss, detached.
+
+        Args:
+            batch: inputs and targets of one micro-batch.
+            share: factor of the loss. None divides by the micro-batches of a step, so that gradients add up to a mean.
+            more: whether another backward pass of this micro-batch follows. Processes average in the last one.
+        """
+        alone = contextlib.nullcontext()
+        if isinstance(self._network, DistributedDataParallel) and (more or not self._synchronize):
+            alone = self._network.no_sync()
+        with alone:
+            loss = self._loss(self._network, batch)
+            self.scaler.scale(loss * (1.0 / self.run.train.accumulate if share is None else share)).backward()
+        return loss.detach()
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The mean loss of a batch at the weights as they are now, with its graph, in this process alone."""
+        return self._loss(self.model, batch)
 
     def update(self) -> None:
         """Clip, take the step, and count it."""
-        before = self.optimizer.skipped_steps if isinstance(self.optimizer, IVON) else 0
+        before = self._skipped_steps()
         norm = self.run.train.max_grad_norm
-        if norm is not None and not isinstance(self.optimizer, IVON):
+        if norm is not None and not self.method.clips_itself:
             self.scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        if isinstance(self.optimizer, IVON):
-            self.skipped += self.optimizer.skipped_steps - before
+        self.skipped += self._skipped_steps() - before
         self.step += 1
+        self.method.after_step(self)
+        if self.ends_epoch():
+            self.method.after_epoch(self)
 
     def evaluate(self, batches: Batches) -> dict[str, float]:
         """Scores at the mean, over the batches of all processes."""
@@ -127,13 +144,9 @@ class Training:
         precision = self.run.train.precision
         return torch.autocast(self.processes.device.type, DTYPES[precision], enabled=precision != "fp32")
 
-    def posterior(self) -> DiagGaussian | Point:
-        """What was learned: IVON's Gaussian, or the weights as a point."""
-        if isinstance(self.optimizer, IVON):
-            return DiagGaussian.from_optimizer(self.model, self.optimizer)
-        params, buffers, tied = model_tensors(self.model)
-        copies = {name: value.detach().clone() for name, value in params.items()}
-        return Point(copies, {name: value.detach().clone() for name, value in buffers.items()}, tied)
+    def posterior(self) -> Posterior:
+        """What was learned."""
+        return self.method.finish(self, build_batches(self.run, self._examples, train=False))
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides the steps to come."""
@@ -142,6 +155,7 @@ class Training:
             "skipped": self.skipped,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "method": self.method.state_dict(),
             "scaler": self.scaler.state_dict(),
             "rng": _rng_state(self.processes.device),
         }
@@ -150,26 +164,38 @@ class Training:
         """Go on from a state that `state_dict` gave."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.method.load_state_dict(state.get("method", {}))  # checkpoints of version 0.1.0 have none
         self.scaler.load_state_dict(state["scaler"])
         torch.set_rng_state(state["rng"]["cpu"])
         if "cuda" in state["rng"] and self.processes.device.type == "cuda":
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.processes.device)
         self.step, self.skipped, self._stream = state["step"], state["skipped"], None
 
-    def _backward(self, inputs: Tensor, targets: Tensor, synchronize: bool) -> Tensor:
-        block, share = contextlib.nullcontext(), 1.0 / self.run.train.accumulate
-        network: nn.Module = self._network
-        if isinstance(self.optimizer, IVON):
-            block, share = self.optimizer.sampled_params(train=True), 1.0
-        alone = contextlib.nullcontext()
-        if isinstance(self._network, DistributedDataParallel) and not synchronize:
-            alone = self._network.no_sync()
-        with block, alone:
-            with self.autocast():
-                outputs = network(inputs)
-            loss = mean_loss(self.task, outputs, targets)
-            self.scaler.scale(loss * share).backward()
-        return loss.detach()
+    def _facts(self) -> Facts:
+        run = self.run
+        terms = run.data.context if self.task == "language" else 1  # of the loss, per example
+        return Facts(
+            n=len(self._examples),
+            batch_size=run.data.batch_size * terms * run.train.accumulate * self.processes.world,
+            steps=run.train.steps or max(1, run.train.epochs * len(self._batches) // run.train.accumulate),
+            task=self.task,
+            seed=run.seed,
+            max_grad_norm=run.train.max_grad_norm,
+        )
+
+    def _loss(self, network: nn.Module, batch: Batch) -> Tensor:
+        inputs, targets = self._on_device(batch)
+        with self.autocast():
+            outputs = network(inputs)
+        return mean_loss(self.task, outputs, targets)
+
+    def _on_device(self, batch: Batch) -> Batch:
+        inputs, targets = (part.to(self.processes.device, non_blocking=True) for part in batch)
+        return inputs, targets
+
+    def _skipped_steps(self) -> int:
+        """Steps that the optimizer has dropped, where it counts them."""
+        return getattr(self.optimizer, "skipped_steps", 0)
 
     def _parallel(self) -> nn.Module:
         if self.processes.world == 1:

@@ -8,7 +8,6 @@ import math
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import torch
 
 from varlearn import posterior
 from varlearn.files.atomic import write_text, writing
-from varlearn.optim import IVON
 from varlearn.train.build import build_batches, build_examples
 from varlearn.train.config import Run, to_json
 from varlearn.train.environment import environment
@@ -133,25 +131,26 @@ class _Loop:
         self.timing = JsonLines(self.folder.timing)
         self.timing.write({"event": "start", "step": self.training.step, "time": time.time()})
         if resume:
-            self._say(f"going on at step {self.training.step} of {self.training.total}")
+            self._say(f"going on at step {self.training.step} of {self.training.facts.steps}")
 
     def go(self, progress: bool | None, logger: Logger | None) -> None:
         """Take the steps that are left, and write the posterior."""
         training = self.training
         show = progress if self.mine.writes else False
-        with StopRequest() as stop, training_progress(training.total, training.step, show) as shown:
-            while training.step < training.total:
+        with StopRequest() as stop, training_progress(training.facts.steps, training.step, show) as shown:
+            while training.step < training.facts.steps:
                 requested = self._step(stop)
                 shown(training.step, f"loss {self.losses / self.count:.4f}")
                 self._measure(logger if self.mine.writes else None)
                 if requested or self._due(self.run.train.checkpoint_every):
                     self._save()
-                if requested and training.step < training.total:
+                if requested and training.step < training.facts.steps:
                     self._stop(requested)
         with self.mine.together():
             if self.mine.writes:
+                learned = training.posterior()
                 with writing(self.folder.posterior):
-                    posterior.save(training.posterior(), self.folder.posterior, card=_card(self.run))
+                    posterior.save(learned, self.folder.posterior, card=_card(self.run))
 
     def close(self) -> None:
         """Close the files."""
@@ -176,12 +175,12 @@ class _Loop:
     def _measure(self, logger: Logger | None) -> None:
         """Write what is due at this step to the log, and keep the best weights."""
         training = self.training
-        if training.step % self.run.train.log_every == 0 or training.step == training.total:
+        if training.step % self.run.train.log_every == 0 or training.step == training.facts.steps:
             record: dict[str, Any] = {"step": training.step, "epoch": training.epoch}
             record |= {"loss": self.losses / self.count, "lr": training.optimizer.param_groups[0]["lr"]}
             record["skipped"] = training.skipped
-            if isinstance(training.optimizer, IVON):
-                record["ivon"] = _diagnostics(training.optimizer)
+            if diagnostics := training.method.diagnostics(training):
+                record[training.method.name] = diagnostics
             self.losses, self.count = 0.0, 0
             self._write(record, logger)
         if self._due(self.run.train.eval_every):
@@ -195,7 +194,7 @@ class _Loop:
 
     def _due(self, every: int | None) -> bool:
         """At the last step always; else every so many steps, None for every epoch and 0 for no more than that."""
-        if self.training.step == self.training.total:
+        if self.training.step == self.training.facts.steps:
             return True
         return self.training.ends_epoch() if every is None else every > 0 and self.training.step % every == 0
 
@@ -244,7 +243,7 @@ class _Loop:
 
     def _stop(self, number: int) -> None:
         message = (
-            f"stopped after step {self.training.step} of {self.training.total}, saved in "
+            f"stopped after step {self.training.step} of {self.training.facts.steps}, saved in "
             f"{self.folder.checkpoints.folder}; go on with fit(run, {str(self.folder.out)!r}, resume=True), "
             "on the command line with --resume"
         )
@@ -263,11 +262,6 @@ def _examples(run: Run, mine: Processes, root: Path | None) -> tuple[Any, Any]:
         if mine.writes:
             pair = build_examples(run, "train", root), build_examples(run, "test", root)
     return pair or (build_examples(run, "train", root), build_examples(run, "test", root))
-
-
-def _diagnostics(optimizer: IVON) -> dict[str, Any]:
-    groups = [{k: v for k, v in asdict(group).items() if v is not None} for group in optimizer.diagnostics()]
-    return groups[0] if len(groups) == 1 else {str(number): group for number, group in enumerate(groups)}
 
 
 def _card(run: Run) -> str:

@@ -1,4 +1,7 @@
-"""What the settings of a run may be. Errors name the setting by its dotted path, its value, the rule and the cure."""
+"""Checks of settings: dataclasses whose `RULES` say what each field may be.
+
+Errors name the setting by its dotted path, its value, the rule and the cure.
+"""
 
 from __future__ import annotations
 
@@ -10,52 +13,33 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 Rule = tuple[str, Callable[[Any], bool], str]
+"""What a value must be, in words; whether a value is that; and what to use instead."""
 
 
-def _at_least(least: int, cure: str) -> Rule:
+def at_least(least: int, cure: str) -> Rule:
+    """The rule of a number that has a lower bound.
+
+    >>> at_least(1, "1 is usual")[0]
+    '>= 1'
+    """
     return f">= {least}", lambda value: value >= least, cure
 
 
-_MOMENTUM: Rule = (">= 0 and < 1", lambda value: 0 <= value < 1, "0.9 is usual for beta1, 0.999 or more for beta2")
-_FRACTION: Rule = ("between 0 and 1", lambda value: 0 <= value <= 1, "it is a fraction of the peak learning rate")
-_POSITIVE = lambda value: 0 < value < math.inf  # noqa: E731
+def not_negative(cure: str) -> Rule:
+    """The rule of a finite number that may be 0."""
+    return ">= 0 and finite", lambda value: 0 <= value < math.inf, cure
 
-RULES: dict[str, Rule] = {
-    "seed": _at_least(0, "use 0, 1, 2 for three runs"),
-    "model.classes": _at_least(1, "use the number of classes of the data set"),
-    "model.hidden": ("widths >= 1", lambda widths: all(width >= 1 for width in widths), "e.g. 50 or 200 200"),
-    "data.subset": _at_least(1, "leave it out for all examples"),
-    "data.batch_size": _at_least(1, "50 is the paper's"),
-    "data.eval_batch_size": _at_least(1, "500 is usual"),
-    "data.context": _at_least(1, "256 tokens is usual"),
-    "optim.lr": (">= 0 and finite", lambda value: 0 <= value < math.inf, "0.2 is the paper's for IVON"),
-    "optim.weight_decay": (">= 0 and finite", lambda value: 0 <= value < math.inf, "2e-4 is the paper's"),
-    "optim.beta1": _MOMENTUM,
-    "optim.beta2": _MOMENTUM,
-    "optim.ess": ("> 0 and finite", _POSITIVE, "leave it out for the number of training examples"),
-    "optim.hess_init": ("> 0 and finite", _POSITIVE, "0.01 to 1 is typical"),
-    "optim.clip_radius": ("> 0", lambda value: value > 0, "leave it out for no clipping; 1e-3 helps transformers"),
-    "optim.samples": _at_least(1, "1 is the paper's"),
-    "train.epochs": _at_least(1, "one pass over the data is the least"),
-    "train.steps": _at_least(1, "leave it out to count in epochs"),
-    "train.warmup": _at_least(0, "0 for no warm-up"),
-    "train.warmup_from": _FRACTION,
-    "train.final": _FRACTION,
-    "train.accumulate": _at_least(1, "1 takes a step for every batch"),
-    "train.max_grad_norm": ("> 0 and finite", _POSITIVE, "leave it out for no clipping"),
-    "train.eval_every": _at_least(0, "leave it out for once an epoch, 0 for the end only"),
-    "train.checkpoint_every": _at_least(0, "leave it out for once an epoch, 0 for the end only"),
-    "train.log_every": _at_least(1, "50 is usual"),
-    "evaluate.samples": _at_least(1, "the paper uses 64"),
-    "evaluate.subset": _at_least(1, "leave it out for all examples"),
-}
+
+def positive(cure: str) -> Rule:
+    """The rule of a finite number above 0."""
+    return "> 0 and finite", lambda value: 0 < value < math.inf, cure
 
 
 def check(settings: Any, path: str) -> None:
     """Refuse a setting of the wrong type or outside its range; None is allowed where the type says so.
 
     Args:
-        settings: one of the dataclasses of `config`.
+        settings: a dataclass with a class variable `RULES`, from names of fields to rules.
         path: what precedes its fields' names in messages, e.g. "optim."
 
     >>> from varlearn.train.config import Optim
@@ -64,13 +48,13 @@ def check(settings: Any, path: str) -> None:
     ...
     ValueError: optim.ess=0.0 must be > 0 and finite; leave it out for the number of training examples
     """
-    hints = get_type_hints(type(settings))
+    hints, rules = get_type_hints(type(settings)), settings.RULES
     for field in fields(settings):
         name, value, hint = f"{path}{field.name}", getattr(settings, field.name), hints[field.name]
         if not fits(value, hint):
             raise _wrong_type(name, value, hint)
-        if value is not None and name in RULES:
-            rule, holds, cure = RULES[name]
+        if value is not None and field.name in rules:
+            rule, holds, cure = rules[field.name]
             if not holds(value):
                 raise ValueError(f"{name}={value!r} must be {rule}; {cure}")
 

@@ -1,0 +1,30 @@
+"""AdamW (Loshchilov and Hutter, 2019)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from varlearn.methods.method import Facts, Method
+from varlearn.methods.parameter_groups import parameter_groups
+from varlearn.methods.shared_settings import Optim
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+class AdamWMethod(Method[Optim]):
+    """PyTorch's AdamW; the final weights are the result."""
+
+    name = "adamw"
+    label = "AdamW"
+    cost = "forward and backward pass per step; two copies of the weights"
+    averages = False
+
+    def optimizer(self, model: nn.Module, facts: Facts) -> torch.optim.AdamW:
+        """AdamW with `lr`, `beta1`, `beta2` and `weight_decay`."""
+        import torch
+
+        settings = self.settings
+        betas = (settings.beta1, settings.beta2)
+        return torch.optim.AdamW(parameter_groups(model, settings), lr=settings.lr, betas=betas, weight_decay=0.0)

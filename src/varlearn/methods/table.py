@@ -1,0 +1,34 @@
+"""The table of all methods. Everything that trains, predicts or reports reads it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from varlearn.methods.adamw import AdamWMethod
+from varlearn.methods.ivon import IVONMethod
+from varlearn.methods.method import Method
+from varlearn.methods.sgd import SGDMethod
+
+METHODS: dict[str, type[Method[Any]]] = {
+    "ivon": IVONMethod,
+    "adamw": AdamWMethod,
+    "sgd": SGDMethod,
+}
+
+
+def named(name: str) -> type[Method[Any]]:
+    """The method with this name.
+
+    >>> named("sgd").label
+    'SGD'
+    >>> named("ivn")
+    Traceback (most recent call last):
+    ...
+    ValueError: optim.name='ivn' must be one of ivon, adamw, sgd; did you mean 'ivon'?
+    """
+    if name in METHODS:
+        return METHODS[name]
+    near = get_close_matches(str(name), METHODS, n=1)
+    cure = f"did you mean {near[0]!r}?" if near else f"the first is usual: {next(iter(METHODS))!r}"
+    raise ValueError(f"optim.name={name!r} must be one of {', '.join(METHODS)}; {cure}")

@@ -1,0 +1,51 @@
+"""What methods have in common whose gradients are taken at samples of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from varlearn.methods.method import Batch, Method, S, Training
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from varlearn.optim.variational import VariationalOptimizer
+    from varlearn.posterior import DiagGaussian
+
+
+class VariationalMethod(Method[S]):
+    """A method with an optimizer of the class `VariationalOptimizer`, which learns a Gaussian.
+
+    Each micro-batch has `samples` fresh samples of the weights, each in its own block. The optimizer averages the
+    gradients of the blocks, so the loss is not divided.
+    """
+
+    clips_itself: ClassVar[bool] = True
+
+    def gradients(self, training: Training, batch: Batch) -> list[Tensor]:
+        """One backward pass at each sample of the weights."""
+        samples, losses = self.settings.samples, []
+        for sample in range(samples):
+            with _optimizer(training).sampled_params(train=True):
+                losses.append(training.backward(batch, share=1.0, more=sample + 1 < samples))
+        return losses
+
+    def finish(self, training: Training, batches: Iterable[Batch]) -> DiagGaussian:
+        """The Gaussian in the optimizer's state."""
+        from varlearn.posterior import DiagGaussian
+
+        return DiagGaussian.from_optimizer(training.model, training.optimizer)
+
+    def diagnostics(self, training: Training) -> dict[str, Any]:
+        """Statistics of h, sigma and the step; by number of the parameter group where there are several."""
+        diagnose = getattr(training.optimizer, "diagnostics", None)
+        if diagnose is None:
+            return {}
+        groups = [{k: v for k, v in asdict(group).items() if v is not None} for group in diagnose()]
+        return groups[0] if len(groups) == 1 else {str(number): group for number, group in enumerate(groups)}
+
+
+def _optimizer(training: Training) -> VariationalOptimizer:
+    return training.optimizer  # type: ignore[return-value]
