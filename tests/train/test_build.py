@@ -8,7 +8,8 @@ import torch
 from tests.train.tiny import load, tiny_run
 from varlearn import data, models
 from varlearn.data.examples import Examples
-from varlearn.train.build import MODEL_NAMES, build_batches, build_examples, build_model
+from varlearn.models import MODELS
+from varlearn.train.build import build_batches, build_examples, build_model
 from varlearn.train.config import Data, Evaluate, Model, Run
 
 
@@ -22,10 +23,11 @@ def examples_for(name: str) -> Examples:
 
 def test_every_function_of_models_has_its_name() -> None:
     functions = {name for name in models.__all__ if name.islower()}
-    assert functions == set(MODEL_NAMES)
+    assert functions == set(MODELS)
+    assert all(MODELS[name].function is getattr(models, name) for name in functions)
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_built(name: str) -> None:
     with torch.device("meta"):
         model = build_model(Run(model=Model(name, classes=2), data=Data(context=16)), examples_for(name))
@@ -90,3 +92,16 @@ def test_options_of_the_data_set_are_passed_on(monkeypatch: pytest.MonkeyPatch) 
     for name in ("text", "image"):
         build_examples(Run(data=Data(name, tokens="words", context=9)), "train")
     assert seen == {"text": {"tokens": "words"}, "image": {}}
+
+
+def test_a_regression_reads_two_outputs_and_keeps_the_names_of_the_weights() -> None:
+    model = build_model(replace(tiny_run(), data=Data("line"), model=Model("mlp", hidden=(4,))), load("line", "train"))
+    assert [name for name, _ in model.named_parameters()] == ["1.weight", "1.bias", "3.weight", "3.bias"]
+    mean, variance = model(torch.zeros(3, 1))
+    assert (mean.shape, variance.shape) == ((3, 1), (3, 1))
+
+
+def test_what_cannot_regress_is_refused() -> None:
+    examples = Examples(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.zeros(2), (), "image")
+    with pytest.raises(ValueError, match=r"'resnet20' .* \(image, regression\); use one of \['mlp'\]"):
+        build_model(Run(model=Model("resnet20")), examples)

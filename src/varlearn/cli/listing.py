@@ -23,6 +23,7 @@ FILES = {
     "imdb": ("text/imdb_train.tsv.xz", "aclImdb_v1.tar.gz"),
     "tinyimagenet": ("tiny-imagenet-200.zip",),
 }
+VOCABULARIES = {"bytes": 256, "gpt2": 50_304, "words": 10_000}  # what `train` gives a network for each kind of tokens
 
 
 def list_recipes(*, scale: Literal["small", "paper"] = "small") -> int:
@@ -70,18 +71,13 @@ def parameters(run: Run) -> int:
 def _parameters(name: str, classes: int, hidden: tuple[int, ...], context: int, tokens: str) -> int:
     import torch
 
-    from varlearn import models
+    from varlearn.models.model_table import MODELS
 
-    if name == "gru":
-        with torch.random.fork_rng(devices=[]):  # on the meta device it takes seconds
-            return sum(param.numel() for param in models.gru(classes).parameters())
+    row = MODELS[name]
+    known = {"classes": classes, "hidden": hidden, "context": context, "vocab": VOCABULARIES[tokens]}
+    known |= {"inputs": 64, "outputs": classes, "channels": 3}  # 8 x 8 digits, colour images
+    if "text" in row.reads:
+        with torch.random.fork_rng(devices=[]):  # on the meta device recurrent layers take seconds
+            return sum(param.numel() for param in row.build(known).parameters())
     with torch.device("meta"):  # shapes without numbers
-        match name:
-            case "mlp":
-                model = models.mlp(64, classes, hidden)  # 8 x 8 digits
-            case _ if name.startswith("gpt2"):
-                sizes = {"context": context} if tokens == "gpt2" else {"context": context, "vocab": 256}
-                model = getattr(models, name)(**sizes)
-            case _:
-                model = getattr(models, name)(classes)
-    return sum(param.numel() for param in model.parameters())
+        return sum(param.numel() for param in row.build(known).parameters())

@@ -4,8 +4,8 @@ Nothing here imports torch before a run begins, so that settings and labels can 
 """
 
 from varlearn.methods.method import Batch, Facts, Method, Task, Training
+from varlearn.methods.method_table import METHODS, named
 from varlearn.methods.shared_settings import Optim, settings_for
-from varlearn.methods.table import METHODS, named
 from varlearn.methods.variational_method import VariationalMethod
 
 __all__ = [

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varlearn.methods.method import Facts, Method
+from varlearn.methods.method import Facts, Method, S
 from varlearn.methods.parameter_groups import parameter_groups
-from varlearn.methods.shared_settings import Optim
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
 
-class SGDMethod(Method[Optim]):
+class SGDMethod(Method[S]):
     """PyTorch's SGD; the final weights are the result."""
 
     name = "sgd"

@@ -58,7 +58,7 @@ class Optim:
     samples: int = 1
 
     def __post_init__(self) -> None:
-        from varlearn.methods.table import named  # the table's methods import this class
+        from varlearn.methods.method_table import named  # the table's methods import this class
 
         named(self.name)
         check(self, "optim.")
@@ -72,7 +72,7 @@ def settings_for(optim: Optim) -> Optim:
     >>> settings_for(Optim("sgd", lr=0.1)) == Optim("sgd", lr=0.1)
     True
     """
-    from varlearn.methods.table import named
+    from varlearn.methods.method_table import named
 
     wanted = named(optim.name).Settings
     if type(optim) is wanted:

@@ -13,6 +13,7 @@ from varlearn.models.gpt2 import GPT2, gpt2_3m, gpt2_10m, gpt2_125m, gpt2_355m, 
 from varlearn.models.gru import gru
 from varlearn.models.lenet import lenet
 from varlearn.models.mlp import mlp
+from varlearn.models.model_table import MODELS
 from varlearn.models.preresnet110 import preresnet110
 from varlearn.models.resnet18 import resnet18
 from varlearn.models.resnet20 import resnet20, resnet20_swish
@@ -20,6 +21,7 @@ from varlearn.models.resnet50 import resnet50
 
 __all__ = [
     "GPT2",
+    "MODELS",
     "FilterResponseNorm",
     "alexnet",
     "densenet121",

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from varlearn import data, models
+from varlearn import data
 from varlearn.data.batches import Batches
 from varlearn.data.examples import Examples
-from varlearn.methods import Method, named
+from varlearn.methods import Method, Task, named
+from varlearn.models.model_table import MODELS, ModelRow
 from varlearn.train.config import Run
 from varlearn.train.tasks import MeanVariance, task_of
-
-IMAGE_MODELS: dict[str, Callable[..., nn.Module]] = {
-    "alexnet": models.alexnet,
-    "densenet121": models.densenet121,
-    "preresnet110": models.preresnet110,
-    "resnet18": models.resnet18,
-    "resnet20": models.resnet20,
-    "resnet20_swish": models.resnet20_swish,
-    "resnet50": models.resnet50,
-}
-LANGUAGE_MODELS: dict[str, Callable[..., nn.Module]] = {
-    "gpt2_3m": models.gpt2_3m,
-    "gpt2_10m": models.gpt2_10m,
-    "gpt2_125m": models.gpt2_125m,
-    "gpt2_355m": models.gpt2_355m,
-    "gpt2_773m": models.gpt2_773m,
-    "gpt2_tiny": models.gpt2_tiny,
-}
-MODEL_NAMES = tuple(sorted([*IMAGE_MODELS, *LANGUAGE_MODELS, "gru", "lenet", "mlp"]))
 
 
 def build_examples(run: Run, split: str, root: Path | None = None) -> Examples:
@@ -116,24 +97,27 @@ def _network(run: Run, examples: Examples) -> nn.Module:
             f"model.classes={classes} must be the {len(examples.classes)} classes of {run.data.name}; "
             f"use model.classes={len(examples.classes)}"
         )
-    if name in LANGUAGE_MODELS and task == "language":
-        vocab = math.ceil(examples.vocab / 64) * 64  # a multiple of 64, which matrix products prefer
-        return LANGUAGE_MODELS[name](vocab=vocab, context=run.data.context)
-    if name == "gru" and task == "classification" and examples.kind == "text":
-        return models.gru(classes=classes, vocab=examples.vocab)
-    if name in IMAGE_MODELS and examples.kind == "image":
-        return IMAGE_MODELS[name](classes=classes)
-    if name == "lenet" and examples.kind == "image":
-        return models.lenet(classes=classes, channels=examples.inputs.shape[1])
-    if name == "mlp" and examples.kind in ("image", "table"):
-        inputs = math.prod(examples.inputs.shape[1:])
-        if task == "regression":
-            return nn.Sequential(*models.mlp(inputs, 2, run.model.hidden), MeanVariance())
-        return models.mlp(inputs, classes, run.model.hidden)
-    raise ValueError(
-        f"model.name={name!r} does not read data.name={run.data.name!r} ({examples.kind}, {task}); use one of "
-        f"{_readers(examples)}"
-    )
+    readers = [known for known, row in MODELS.items() if _reads(row, examples.kind, task)]
+    if name not in readers:
+        raise ValueError(
+            f"model.name={name!r} does not read data.name={run.data.name!r} ({examples.kind}, {task}); use one of "
+            f"{sorted(readers)}"
+        )
+    # A vocabulary to predict from is filled up to a multiple of 64, which matrix products prefer.
+    vocab = math.ceil(examples.vocab / 64) * 64 if task == "language" else examples.vocab
+    known = {"classes": classes, "hidden": run.model.hidden, "vocab": vocab, "context": run.data.context}
+    if examples.kind in ("image", "table"):
+        shape = examples.inputs.shape[1:]
+        known |= {"channels": shape[0], "inputs": math.prod(shape), "outputs": 2 if task == "regression" else classes}
+    network = MODELS[name].build(known)
+    if task != "regression":
+        return network
+    layers = network if isinstance(network, nn.Sequential) else [network]  # its weights keep their names
+    return nn.Sequential(*layers, MeanVariance())
+
+
+def _reads(row: ModelRow, kind: str, task: Task) -> bool:
+    return kind in row.reads and (task != "regression" or "outputs" in row.takes)
 
 
 def build_method(run: Run) -> Method[Any]:
@@ -143,15 +127,3 @@ def build_method(run: Run) -> Method[Any]:
     'IVON'
     """
     return named(run.optim.name)(run.optim)
-
-
-def _readers(examples: Examples) -> list[str]:
-    match examples.kind:
-        case "image":
-            return sorted([*IMAGE_MODELS, "lenet", "mlp"])
-        case "text":
-            return ["gru"]
-        case "tokens":
-            return sorted(LANGUAGE_MODELS)
-        case "table":
-            return ["mlp"]
