@@ -215,14 +215,14 @@ def averaged(grad: Tensor) -> Tensor:
 
 def lonely_step(rank: int, folder: Path) -> dict[str, Any]:
     """Rank 0 takes a step that the others do not take."""
-    if rank > 0:
-        time.sleep(6.0)
-        return {}
     case = Case()
     model = case.model().double()
     opt = IVON(model.parameters(), **SETTINGS)
     with opt.sampled_params(train=True):
         case.loss(model, case.inputs(rank, 0, 0)).backward()
+    if rank > 0:
+        time.sleep(6.0)
+        return {}
     began = time.monotonic()
     try:
         opt.step()

@@ -24,6 +24,9 @@ def prepare(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
         )
     if groups and "hess" in groups[0]:
         state_dict = _from_ivon_opt(optimizer, state_dict)
+    # Older versions saved this key after a resume; it means nothing here.
+    groups = [{k: v for k, v in group.items() if k != "differentiable"} for group in state_dict["param_groups"]]
+    state_dict = {**state_dict, "param_groups": groups}
     ids = [index for group in state_dict["param_groups"] for index in group["params"]]
     params = [param for group in optimizer.param_groups for param in group["params"]]
     owners = [group for group in state_dict["param_groups"] for _ in group["params"]]

@@ -1,69 +1,29 @@
 """Several processes, each with its own sample: the averages over J devices of Section 3.
 
-A rank multiplies its own gradient by its own noise before anything is averaged. Hooks on the parameters see the
-gradient before `DistributedDataParallel` does, so neither `no_sync` nor a handle to the wrapped model is needed; at
-`step()` one buffer of products is reduced, after the ranks have told each other where they are.
+A rank multiplies its own gradient by its own noise before anything is averaged. Hooks see what backward is about to add
+to `p.grad`, after the user's own hooks and before `DistributedDataParallel`, so neither `no_sync` nor a handle to the
+wrapped model is needed; at `step()` one buffer of products is reduced, after the ranks have told each other where they
+are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.graph import Node, get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
 from varlearn.optim import paths
+from varlearn.optim.agreement import Place, Report, exchange, refuse_different, world_size
 from varlearn.optim.tasks import Fold
 from varlearn.optim.weights import Entry, Sample
 from varlearn.optim.window import Window, dense_grad
 
 _FINGERPRINT = 1024  # entries of a gradient, spread over it, that tell whether two ranks have the same
-
-
-def world_size() -> int:
-    """The number of processes that train together; 1 without a process group."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def rank() -> int:
-    """The number of this process among them; 0 without a process group."""
-    return dist.get_rank() if world_size() > 1 else 0
-
-
-class Report(NamedTuple):
-    """What a rank tells the others at `step()`.
-
-    Attributes:
-        draws: number of its next sample, or -1 where its inputs are used up (`torch.distributed.algorithms.Join`).
-        samples: how many it has for this step.
-        local: sum of some of the gradients that backward left on this rank, before any averaging.
-        captured: sum of the gradients when the last block closed.
-        now: sum of the gradients as `step()` finds them.
-    """
-
-    draws: float = -1.0
-    samples: float = 0.0
-    local: float = 0.0
-    captured: float = 0.0
-    now: float = 0.0
-
-
-def exchange(report: Report, device: torch.device) -> list[Report]:
-    """The reports of all ranks that have inputs. The time-out of the process group ends a wait for one that is away."""
-    mine = torch.tensor(report, dtype=torch.float64, device=device)
-    ranks = [torch.zeros_like(mine) for _ in range(world_size())]
-    try:
-        dist.all_gather(ranks, mine)
-    except RuntimeError as error:
-        raise RuntimeError(
-            f"rank {rank()} waited in step() for the other ranks, in vain ({error}); every rank must take the same "
-            "steps. Where some have fewer batches, train in `with Join([model, optimizer]):` of "
-            "torch.distributed.algorithms"
-        ) from error
-    return [found for found in (Report(*values.tolist()) for values in ranks) if found.draws >= 0.0]
+_COMPARED = 8  # gradients that ranks with shared noise compare at a step, in turns
 
 
 def fingerprint(grads: Iterable[Tensor]) -> Tensor:
@@ -73,7 +33,8 @@ def fingerprint(grads: Iterable[Tensor]) -> Tensor:
     tensor(6., dtype=torch.float64)
     """
     parts = [grad.flatten()[:: max(1, grad.numel() // _FINGERPRINT)].sum(dtype=torch.float64) for grad in grads]
-    return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.float64)
+    same_device = [part.to(parts[0].device) for part in parts]
+    return torch.stack(same_device).sum() if parts else torch.zeros((), dtype=torch.float64)
 
 
 class LocalProducts:
@@ -84,7 +45,7 @@ class LocalProducts:
             each parameter, 1 if its gradient came by on this rank.
         views: parameter -> its part of `flat`, in its shape. Only where hhat is a product with the noise.
         seen: parameters whose gradient came by.
-        fresh: those among them that had no gradient yet, of this sample or an earlier one.
+        fresh: parameters whose `p.grad` has gradients of this sample alone, and not of earlier ones.
         fingerprint: of the gradients that came by.
     """
 
@@ -103,28 +64,47 @@ class LocalProducts:
         self.fresh: set[Tensor] = set()
         self.fingerprint = torch.zeros((), dtype=torch.float64, device=like.device)
         self._backwards: dict[Tensor, int] = {}  # parameter -> how many its part of `flat` is the mean of
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: list[tuple[Node, RemovableHandle]] = []
 
     def open(self) -> None:
-        """Begin to collect."""
-        self._hooks = [entry.param.register_hook(self._collector(entry)) for entry in self._entries]
+        """Begin to collect: what accumulates in `p.grad`, and not what `torch.autograd.grad` returns."""
+        for entry in self._entries:
+            node = get_gradient_edge(entry.param).node  # it lives as long as somebody holds it
+            self._hooks.append((node, node.register_prehook(self._collector(entry))))
 
     def close(self) -> None:
         """Stop collecting; what was collected stays."""
-        for hook in self._hooks:
+        for _, hook in self._hooks:
             hook.remove()
         self._hooks = []
 
-    def _collector(self, entry: Entry) -> Callable[[Tensor], None]:
+    def forget(self, param: Tensor) -> None:
+        """The gradient of a parameter was cleared, and with it what this sample had added to it.
+
+        Raises:
+            RuntimeError: if gradients of earlier samples were in it.
+        """
+        if param in self.seen and param not in self.fresh:
+            raise RuntimeError(
+                "gradients were cleared after a backward in the second or a later block of a step, and with them those "
+                "of the earlier blocks; call zero_grad() before the first backward of a block, or not at all"
+            )
+        self.fresh.add(param)
+        if self._backwards.pop(param, 0):
+            self.views[param].zero_()
+
+    def _collector(self, entry: Entry) -> Callable[[tuple[Tensor | None, ...]], None]:
         param = entry.param
 
         @torch.no_grad()
-        def collect(grad: Tensor) -> None:
-            if param not in self.seen:
-                if param.grad is None:
-                    self.fresh.add(param)
-                self.seen.add(param)
-                self._marks[self._number[param]] = 1.0
+        def collect(grads: tuple[Tensor | None, ...]) -> None:
+            (grad,) = grads
+            if grad is None:
+                return
+            if param.grad is None:
+                self.forget(param)
+            self.seen.add(param)
+            self._marks[self._number[param]] = 1.0
             grad = grad.to_dense() if grad.layout != torch.strided else grad
             self.fingerprint += fingerprint([grad])
             if param in self.views:
@@ -166,13 +146,13 @@ class DistributedWindow(Window):
     backward that synchronizes then reduces all of them. `p.grad` shows their mean between the blocks.
 
     Args:
-        draws: number of the first sample, equal on all ranks if they go in step.
+        place: of this rank before the first sample, equal on all ranks if they go in step.
         divide_by_all: whether ranks without inputs count in the averages, as DDP's `divide_by_initial_world_size`.
     """
 
-    def __init__(self, draws: int = 0, divide_by_all: bool = True) -> None:
+    def __init__(self, place: Place, divide_by_all: bool = True) -> None:
         super().__init__()
-        self._draws, self._divide_by_all = draws, divide_by_all
+        self._place, self._divide_by_all = place, divide_by_all
         self._products: LocalProducts | None = None
         self._captured_total = torch.zeros((), dtype=torch.float64)
 
@@ -231,11 +211,11 @@ class DistributedWindow(Window):
         """Average the products over samples and ranks."""
         products = self._products
         assert products is not None
-        sums = (float(value) for value in (products.fingerprint, self._captured_total, self._total()))
-        mine = Report(self._draws, len(self.samples), *sums)
+        mine = Report(*self._place, len(self.samples), products.fingerprint, self._captured_total, self._total())
         reports = exchange(mine, products.flat.device)
-        self._refuse(reports)
-        if any(report.captured != mine.captured for report in reports):
+        refuse_different(reports)
+        self._refuse_averaged(reports)
+        if any(report.captured != reports[0].captured for report in reports):
             # The user has averaged since: what happened to p.grad is no factor for hhat to follow.
             self._captured = {}
         ranks = world_size() if self._divide_by_all else len(reports)
@@ -252,20 +232,8 @@ class DistributedWindow(Window):
         return fingerprint(grad for grad in map(self.gradient, self.grads) if grad is not None)
 
     @staticmethod
-    def _refuse(reports: list[Report]) -> None:
-        """Raise, on all ranks alike, where the ranks' samples and gradients do not make an average."""
-        places = [(int(report.draws), int(report.samples)) for report in reports]
-        if len(set(places)) > 1:
-            raise RuntimeError(
-                f"the ranks are not at the same step: (first draw, samples) are {places}; every rank must take the "
-                "same number of samples before each step(), and load the same checkpoint"
-            )
-        sums = [report.now for report in reports]
-        if any(value != sums[0] for value in sums if value == value):
-            raise RuntimeError(
-                f"the gradients differ between ranks (sums {sums}); wrap the model in DistributedDataParallel, "
-                "let the last backward before step() synchronize, or average p.grad yourself"
-            )
+    def _refuse_averaged(reports: list[Report]) -> None:
+        """Raise, on all ranks alike, where the gradients were averaged before the products were made."""
         local = [report.local for report in reports]
         if len(local) > 1 and local[0] != 0.0 and all(value == local[0] for value in local):
             raise RuntimeError(
@@ -273,3 +241,24 @@ class DistributedWindow(Window):
                 "averaged before the products with the noise could be taken. Leave the averaging to "
                 "DistributedDataParallel or do it after backward; or pass noise='shared'"
             )
+
+
+class SharedWindow(Window):
+    """The averages of a rank whose sample all ranks share. What must be equal on all of them is compared at `step()`.
+
+    Args:
+        place: of this rank before the first sample.
+        device: where numbers are exchanged.
+    """
+
+    def __init__(self, place: Place, device: torch.device) -> None:
+        super().__init__()
+        self._place, self._device = place, device
+
+    def finish(self) -> None:
+        """Raise where the ranks have drifted apart, or nobody has averaged their gradients."""
+        grads = [grad for grad in map(self.gradient, self.grads) if grad is not None]
+        first = self._place.step * _COMPARED % max(1, len(grads))
+        compared = (grads + grads)[first : first + min(_COMPARED, len(grads))]
+        mine = Report(*self._place, samples=len(self.samples), now=fingerprint(compared))
+        refuse_different(exchange(mine, self._device))

@@ -225,7 +225,7 @@ class IVON(VariationalOptimizer):
                 others.append((param, grad))
         grads = [grad for _, grad in others] + list(window.estimates.values())
         finite = native_batch.all_finite(rows) and paths.all_finite(self.param_groups, grads)
-        return sharded.all_agree((param for param, _ in others), finite) if others else finite
+        return sharded.all_agree((param for param, _ in others), finite, self._place()) if others else finite
 
     def _task(
         self,

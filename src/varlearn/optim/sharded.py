@@ -54,13 +54,39 @@ def combined(params: Sequence[Tensor], table: Tensor, how: Literal["sum", "min",
     return _reduced(row, groups, how)
 
 
-def all_agree(params: Iterable[Tensor], flag: bool) -> bool:
+def all_agree(params: Iterable[Tensor], flag: bool, place: Sequence[int] = ()) -> bool:
     """Whether `flag` is True on every rank that has a part of one of these parameters.
+
+    Args:
+        params: plain or sharded.
+        flag: of this rank.
+        place: integers that must be equal on these ranks, below 2^53: where this rank is in training.
+
+    Raises:
+        RuntimeError: on all of these ranks, where they are not.
 
     >>> all_agree([torch.zeros(1)], True)
     True
     """
-    return bool(_reduced(torch.tensor([float(flag)]), _groups(params), "min"))
+    row = torch.tensor([flag, *place, *(-number for number in place)], dtype=torch.float64)
+    lowest = _reduced(row, _groups(params), "min").tolist()
+    ranges = list(zip(lowest[1 : 1 + len(place)], lowest[1 + len(place) :], strict=True))
+    if any(least != -minus_largest for least, minus_largest in ranges):
+        raise RuntimeError(
+            f"the ranks of a sharded model are not at the same draw, step and seed: lowest and highest are "
+            f"{[(int(least), int(-minus_largest)) for least, minus_largest in ranges]}; load the same checkpoint on "
+            "every rank, and change group['seed'] on all ranks alike"
+        )
+    return bool(lowest[0])
+
+
+def device_of(param: Tensor) -> torch.device:
+    """Where tensors that its ranks exchange must be. Parameters may wait elsewhere (FSDP2's `CPUOffloadPolicy`).
+
+    >>> device_of(torch.zeros(1))
+    device(type='cpu')
+    """
+    return torch.device(param.device_mesh.device_type) if is_sharded(param) else param.device
 
 
 Groups = dict[int, "tuple[DeviceMesh, list[dist.ProcessGroup]]"]

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from varlearn.core.shards import is_sharded
-from varlearn.optim import distributed
+from varlearn.optim import agreement, distributed
 from varlearn.optim.state import TENSORS
 
 if TYPE_CHECKING:
@@ -29,8 +29,10 @@ class Shadow:
         if optimizer._is_distributed():
             products = optimizer._sample(train=True).products
             assert isinstance(products, distributed.LocalProducts)
-            distributed.exchange(distributed.Report(), products.flat.device)
+            agreement.exchange(agreement.Report(), products.flat.device)
             products.reduce(1.0)
+        elif agreement.world_size() > 1:
+            agreement.exchange(agreement.Report(), optimizer.join_device)
 
     @torch.no_grad()
     def post_hook(self, is_last_joiner: bool) -> None:
@@ -38,7 +40,7 @@ class Shadow:
         optimizer = self._optimizer
         states = [entry.state for entry in optimizer._sample(train=True).entries.values()]
         device = states[0]["hess"].device
-        source = torch.tensor(distributed.rank() if is_last_joiner else -1, device=device)
+        source = torch.tensor(agreement.rank() if is_last_joiner else -1, device=device)
         dist.all_reduce(source, dist.ReduceOp.MAX)
         groups = optimizer.param_groups
         counts = [state["step"] for state in states] + [group["draws"] for group in groups]
@@ -67,6 +69,7 @@ class UnevenInputs:
         if any(is_sharded(param) for group in self.param_groups for param in group["params"]):
             raise ValueError("Join is for replicated models (DDP); a sharded one needs as many batches on every rank")
         self._divide = options.get("divide_by_initial_world_size", True)
+        self._agree()  # here all ranks meet; one of them may have no batch, and never draw
         return Shadow(self)
 
     @property

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.core.shards import is_sharded, local
-from varlearn.optim import distributed, hyper, state
+from varlearn.optim import agreement, distributed, hyper, sharded, state
+from varlearn.optim.agreement import Place
 from varlearn.optim.gate import Gate
 from varlearn.optim.roster import Roster
 from varlearn.optim.saved import SavedState
@@ -47,6 +48,7 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         self._given: dict[Tensor, Tensor] = {}
         self._eval_draws = 0
         self._step_bytes = 0
+        self._has_agreed = False
         self._loading: dict[str, Any] | None = None
         self._outside = OutsideGradients(self._weights)
 
@@ -183,6 +185,8 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         members = self._roster.call(self.param_groups, self.state)
         for member in members:
             self._outside.watch(member.param)
+        if train or self._has_shards():  # one rank alone may evaluate a model of its own
+            self._agree()
         draws = {
             id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
             for group in self.param_groups
@@ -199,16 +203,37 @@ class VariationalOptimizer(UnevenInputs, SavedState):
 
     def _replica(self, group: dict[str, Any]) -> int | None:
         """Which noise this rank draws for a group; None where all ranks draw the same."""
-        if distributed.world_size() == 1 or group["noise"] == "shared":
+        if agreement.world_size() == 1 or group["noise"] == "shared":
             return None
         # Sharded parameters make one model of the ranks, with one sample.
-        has_shards = any(is_sharded(param) for group in self.param_groups for param in group["params"])
-        return None if has_shards else distributed.rank()
+        return None if self._has_shards() else agreement.rank()
+
+    def _has_shards(self) -> bool:
+        return any(is_sharded(param) for group in self.param_groups for param in group["params"])
+
+    def _agree(self) -> None:
+        """Before the first sample: all ranks take rank 0's seed. Then any rank's checkpoint serves all ranks."""
+        if not self._has_agreed and agreement.world_size() > 1:
+            agreement.agree_on_seeds(self.defaults, self.param_groups, self._exchange_device())
+            self._has_agreed = True
+
+    def _exchange_device(self) -> torch.device:
+        return sharded.device_of(self.param_groups[0]["params"][0])
+
+    def _place(self) -> Place:
+        """What all ranks must have in common at a step."""
+        states = (self.state.get(param) for group in self.param_groups for param in group["params"])
+        step = next((int(state["step"]) for state in states if state and "step" in state), 0)
+        shared = (group for group in self.param_groups if self._replica(group) is None)
+        return Place(self.param_groups[0]["draws"], step, agreement.seeds_of(shared))
 
     def _new_window(self) -> Window:
-        if not self._is_distributed():
-            return Window()
-        return distributed.DistributedWindow(self.param_groups[0]["draws"], self._divide_by_all)
+        self._agree()
+        if self._is_distributed():
+            return distributed.DistributedWindow(self._place(), self._divide_by_all)
+        if agreement.world_size() > 1 and not self._has_shards():
+            return distributed.SharedWindow(self._place(), self._exchange_device())
+        return Window()
 
     def _draw_key(self, group: dict[str, Any], train: bool) -> int:
         if train:
@@ -226,6 +251,10 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         """Clear `p.grad`. Samples that were closed before are kept for `step()`; they are cleared by it."""
         if not set_to_none:
             self._window.detach_from_grads()
+        sample = self._block or self._mode
+        if sample is not None and isinstance(sample.products, distributed.LocalProducts):
+            for param in sample.params:
+                sample.products.forget(param)
         super().zero_grad(set_to_none)
         self._window.cleared = bool(self._window.samples)
         self._outside.clear()
