@@ -10,7 +10,7 @@ import torch
 from tests.optim import ddp_cases
 from tests.optim.ranks import World, run
 from tests.reference.algorithm1 import Algorithm1, Settings
-from varlearn.optim import agreement
+from varlearn.optim.ranks import agreement
 
 Ranks = list[dict[str, Any]]
 

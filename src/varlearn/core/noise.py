@@ -21,6 +21,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from varlearn.core.dtypes import state_dtype
+
 GOLDEN = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _MIX_LAST_SHIFT = 31
@@ -63,15 +65,6 @@ def fold_in(key: int, part: int) -> int:
     False
     """
     return _mix((key ^ part) + GOLDEN)
-
-
-class PairWork(NamedTuple):
-    """Memory for the transform of n pairs, flat: `words` of int64, the others of the transform's dtype."""
-
-    words: Tensor
-    radius: Tensor
-    angle: Tensor
-    cosine: Tensor
 
 
 def normal_(out: Tensor, key: int, offset: int = 0) -> Tensor:
@@ -146,7 +139,7 @@ def normal_on_grid(grid: Grid, key: int, dtype: torch.dtype, device: torch.devic
         numbers = numbers + across
         odd = numbers % 2 == 1
         counter = numbers.div_(2, rounding_mode="floor").add_(1).mul_(signed(GOLDEN)).add_(signed(key))
-        cosine, sine = normal_pairs(counter, transform_dtype(out))
+        cosine, sine = normal_pairs(counter, state_dtype(out))
         part.copy_(torch.where(odd, sine, cosine))
     return out
 
@@ -164,7 +157,7 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
     first, odd = divmod(offset, 2)
     last = (offset + flat.numel() + 1) // 2
     counter = torch.arange(first + 1, last + 1, device=flat.device).mul_(signed(GOLDEN)).add_(signed(key))
-    dtype = transform_dtype(flat)
+    dtype = state_dtype(flat)
     cosine, sine = normal_pairs(counter, dtype)
     if flat.dtype == dtype and not odd and flat.numel() % 2 == 0:
         interleave(cosine, sine, flat)
@@ -176,30 +169,25 @@ def _fill(flat: Tensor, key: int, offset: int) -> None:
         flat[1::2] = sine[: flat.numel() // 2]
 
 
-def normal_pairs(counter: Tensor, dtype: torch.dtype, work: PairWork | None = None) -> tuple[Tensor, Tensor]:
+def normal_pairs(counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The two normals of each 64-bit counter.
 
     Args:
         counter: int64 tensor holding key + (j + 1) * GOLDEN modulo 2^64 for the pairs j; overwritten.
         dtype: float32 or float64, in which the transform is done.
-        work: memory to compute in, for a flat `counter`; allocated if None.
 
     Returns:
-        (normal[2j], normal[2j + 1]), each of `counter`'s shape. With `work` they lie in it.
+        (normal[2j], normal[2j + 1]), each of `counter`'s shape.
     """
-    bits, shifted = counter, torch.empty_like(counter) if work is None else work.words
+    bits, shifted = counter, torch.empty_like(counter)
     for shift, factor in _MIX:
         bits.bitwise_xor_(_shift_right(bits, shift, shifted)).mul_(signed(factor))
     # The last shift of the mix leaves the upper 31 bits alone; of what it adds to them the lower 32 see nothing.
     upper = _shift_right(bits, 33, shifted)
-    uniform = upper.to(dtype) if work is None else work.radius.copy_(upper)
-    inverse_radius = uniform.add_(0.5).mul_(2.0**-31).log_().mul_(-2.0).rsqrt_()
+    inverse_radius = upper.to(dtype).add_(0.5).mul_(2.0**-31).log_().mul_(-2.0).rsqrt_()
     bits.bitwise_xor_(torch.bitwise_right_shift(bits, _MIX_LAST_SHIFT, out=shifted))
-    if work is None:
-        angle = bits.to(torch.int32).to(dtype)
-    else:
-        angle = work.angle.copy_(work.cosine.view(torch.int32)[: len(bits)].copy_(bits))
-    cosine = torch.cos(angle.mul_(2.0 * math.pi * 2.0**-32), out=None if work is None else work.cosine)
+    angle = bits.to(torch.int32).to(dtype).mul_(2.0 * math.pi * 2.0**-32)
+    cosine = torch.cos(angle)
     # Dividing by 1 / r instead of multiplying with r: torch's rsqrt takes two thirds of the time of its sqrt.
     return cosine.div_(inverse_radius), angle.sin_().div_(inverse_radius)
 
@@ -234,15 +222,6 @@ def signed(word: int) -> int:
     -1
     """
     return word - (1 << 64) if word >> 63 else word
-
-
-def transform_dtype(like: Tensor) -> torch.dtype:
-    """In which noise for a tensor is made: float64 for float64, float32 for all others.
-
-    >>> transform_dtype(torch.zeros(1, dtype=torch.bfloat16))
-    torch.float32
-    """
-    return torch.float64 if like.dtype == torch.float64 else torch.float32
 
 
 def _shift_right(bits: Tensor, by: int, out: Tensor) -> Tensor:

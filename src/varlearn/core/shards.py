@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor.placement_types import Placement
 
-PLAIN = (Tensor, nn.Parameter)  # what is no subclass with a mind of its own
+PLAIN = (Tensor, nn.Parameter)  # tensors that are not of a subclass, which may redefine any operation
 
 
 def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:

@@ -1,4 +1,7 @@
-"""Algorithm 1 (IVON) as functions on tensors, one per line of the paper. The rule stands here and nowhere else.
+"""Algorithm 1 (IVON) as functions on tensors, one per line of the paper.
+
+The engines `loop` and `foreach` compute with these functions. The native engine repeats lines 2 to 7 in C
+(`optim/engine/native/ivon.h`), and `diagnostics` repeats the direction of line 7; tests compare both with this file.
 
 Symbols: m `mean`, h `hess`, g `momentum`, sigma `std`, lambda `ess`, delta `weight_decay`, xi `clip_radius`,
 alpha `lr`, m0 `prior_mean`. Hyperparameters are Python floats (float64) until they meet a tensor.
@@ -7,20 +10,19 @@ In exact arithmetic h + delta > 0 always. In floating point a gradient near the 
 halvings of h + delta underflow. Each line therefore saturates: what leaves it is finite, and h + delta is a normal
 positive number. Saturation sets in near 10^37 and 10^-31 in float32, far from anything that a training run visits.
 
-No function changes its arguments unless told to: `out` receives the result, and may be the argument that it replaces;
-`work` is two tensors to compute in, in the shape and dtype of h. What is None is allocated.
+No function changes its arguments, except those whose name ends in an underscore.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-Work = tuple[Tensor | None, Tensor | None]
-_FRESH: Work = (None, None)
+from varlearn.core.rule import Rule
 
 
 class Hyper(NamedTuple):
@@ -53,58 +55,58 @@ class Gaussian(NamedTuple):
     hess: Tensor
 
 
-def std(hess: Tensor, ess: float, weight_decay: float, out: Tensor | None = None) -> Tensor:
+def std(hess: Tensor, ess: float, weight_decay: float) -> Tensor:
     """Line 8: sigma = 1 / sqrt(lambda (h + delta)).
 
     >>> std(torch.tensor([0.25]), ess=100.0, weight_decay=0.0)
     tensor([0.2000])
     """
-    return precision(hess, weight_decay, out).rsqrt_().mul_(1.0 / math.sqrt(ess))
+    return precision(hess, weight_decay).rsqrt_().mul_(1.0 / math.sqrt(ess))
 
 
-def sample(mean: Tensor, std: Tensor, noise: Tensor, out: Tensor | None = None) -> Tensor:
+def sample(mean: Tensor, std: Tensor, noise: Tensor) -> Tensor:
     """Line 2: theta = m + sigma * epsilon.
 
     >>> sample(torch.tensor([1.0]), torch.tensor([0.5]), torch.tensor([2.0]))
     tensor([2.])
     """
-    return torch.addcmul(mean, std, noise, out=out)
+    return torch.addcmul(mean, std, noise)
 
 
-def score(noise: Tensor, std: Tensor, out: Tensor | None = None) -> Tensor:
+def score(noise: Tensor, std: Tensor) -> Tensor:
     """What line 3 multiplies the gradient with: (theta - m) / sigma^2 = epsilon / sigma, the slope of log q in m.
 
     >>> score(torch.tensor([2.0]), torch.tensor([0.5]))
     tensor([4.])
     """
-    return torch.div(noise, std, out=out)
+    return torch.div(noise, std)
 
 
-def hess_reparam(grad: Tensor, score: Tensor, out: Tensor | None = None) -> Tensor:
+def hess_reparam(grad: Tensor, score: Tensor) -> Tensor:
     """Line 3: the reparameterization estimate ghat * (theta - m) / sigma^2.
 
     >>> hess_reparam(torch.tensor([3.0]), score(torch.tensor([2.0]), std=torch.tensor([0.5])))
     tensor([12.])
     """
-    return saturate_(torch.mul(grad, score, out=out))
+    return saturate_(torch.mul(grad, score))
 
 
-def hess_squared_gradient(grad: Tensor, out: Tensor | None = None) -> Tensor:
+def hess_squared_gradient(grad: Tensor) -> Tensor:
     """The squared-gradient estimate ghat^2 (Appendix B.2), without any factor of lambda.
 
     >>> hess_squared_gradient(torch.tensor([-3.0]))
     tensor([9.])
     """
-    return saturate_(torch.mul(grad, grad, out=out))
+    return saturate_(torch.mul(grad, grad))
 
 
-def update_momentum(momentum: Tensor, grad: Tensor, beta1: float, out: Tensor | None = None) -> Tensor:
+def update_momentum(momentum: Tensor, grad: Tensor, beta1: float) -> Tensor:
     """Line 4: g <- beta1 g + (1 - beta1) ghat.
 
     >>> update_momentum(torch.tensor([1.0]), torch.tensor([3.0]), beta1=0.5)
     tensor([2.])
     """
-    return torch.mul(momentum, beta1, out=out).add_(grad, alpha=1.0 - beta1)
+    return torch.mul(momentum, beta1).add_(grad, alpha=1.0 - beta1)
 
 
 def update_hess(
@@ -112,8 +114,6 @@ def update_hess(
     estimate: Tensor,
     beta2: float,
     weight_decay: float,
-    out: Tensor | None = None,
-    work: Work = _FRESH,
 ) -> Tensor:
     """Line 5: h <- beta2 h + (1 - beta2) hhat + (1/2) (1 - beta2)^2 (h - hhat)^2 / (h + delta).
 
@@ -123,12 +123,11 @@ def update_hess(
     >>> update_hess(torch.tensor([1.0]), torch.tensor([-1.0]), beta2=0.5, weight_decay=0.0)
     tensor([0.5000])
     """
-    step = torch.sub(estimate, hess, out=work[0]).mul_(1.0 - beta2)
-    relative = torch.div(step, precision(hess, weight_decay, work[1]), out=work[1])
+    step = torch.sub(estimate, hess).mul_(1.0 - beta2)
+    relative = step / precision(hess, weight_decay)
     # The product is +inf at worst and the other terms are finite, so the sum is never NaN. The small terms go first.
-    rise = torch.addcmul(step, step, relative, value=0.5, out=work[1])
-    updated = torch.add(hess, rise, out=out)
-    return updated.clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
+    rise = torch.addcmul(step, step, relative, value=0.5)
+    return rise.add_(hess).clamp_(lowest_hess(weight_decay, hess.dtype), largest(hess.dtype))
 
 
 def update_mean(
@@ -137,8 +136,6 @@ def update_mean(
     hess: Tensor,
     hyper: Hyper,
     prior_mean: Tensor | float = 0.0,
-    out: Tensor | None = None,
-    work: Work = _FRESH,
 ) -> Tensor:
     """Lines 6 and 7: gbar = g / (1 - beta1^t); m <- m - alpha clip((gbar + delta (m - m0)) / (h + delta), xi).
 
@@ -146,23 +143,14 @@ def update_mean(
     >>> update_mean(torch.tensor([2.0]), torch.tensor([4.0]), torch.tensor([1.0]), hyper)
     tensor([0.5000])
     """
-    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else torch.sub(mean, prior_mean, out=work[1])
-    direction = torch.div(momentum, hyper.debias, out=work[0]).add_(offset, alpha=hyper.weight_decay)
+    offset = mean if isinstance(prior_mean, float) and prior_mean == 0.0 else mean - prior_mean
+    direction = torch.div(momentum, hyper.debias).add_(offset, alpha=hyper.weight_decay)
     radius = min(hyper.clip_radius, largest(mean.dtype))
-    direction = direction.div_(precision(hess, hyper.weight_decay, work[1])).clamp_(-radius, radius)
-    moved = torch.add(mean, direction, alpha=-hyper.lr, out=out)
-    return saturate_(moved, max(1.0, hyper.weight_decay))
+    direction = direction.div_(precision(hess, hyper.weight_decay)).clamp_(-radius, radius)
+    return saturate_(torch.add(mean, direction, alpha=-hyper.lr), max(1.0, hyper.weight_decay))
 
 
-def step(
-    q: Gaussian,
-    grad: Tensor,
-    estimate: Tensor,
-    hyper: Hyper,
-    prior_mean: Tensor | float = 0.0,
-    out: Gaussian | None = None,
-    work: Work = _FRESH,
-) -> Gaussian:
+def step(q: Gaussian, grad: Tensor, estimate: Tensor, hyper: Hyper, prior_mean: Tensor | float = 0.0) -> Gaussian:
     """Lines 4 to 7: the Gaussian after one step.
 
     Args:
@@ -171,17 +159,27 @@ def step(
         estimate: hhat, likewise averaged.
         hyper: this step's scalars.
         prior_mean: m0, where the quadratic penalty is centred.
-        out: receives the result; `q` for a step in place.
-        work: memory to compute in; `estimate` may be its first tensor, and is then overwritten.
 
     Returns:
         The Gaussian after. The mean moves with the new Hessian; only the momentum is debiased.
     """
-    to_mean, to_momentum, to_hess = out or (None, None, None)
-    momentum = update_momentum(q.momentum, grad, hyper.beta1, to_momentum)
-    hess = update_hess(q.hess, estimate, hyper.beta2, hyper.weight_decay, to_hess, work)
-    mean = update_mean(q.mean, momentum, hess, hyper, prior_mean, to_mean, work)
-    return Gaussian(mean, momentum, hess)
+    momentum = update_momentum(q.momentum, grad, hyper.beta1)
+    hess = update_hess(q.hess, estimate, hyper.beta2, hyper.weight_decay)
+    return Gaussian(update_mean(q.mean, momentum, hess, hyper, prior_mean), momentum, hess)
+
+
+def hess_estimate(
+    approximation: str, grad: Tensor, hess: Tensor, epsilon: Callable[[], Tensor], ess: float, weight_decay: float
+) -> Tensor:
+    """hhat of one sample, by the name of the estimator; `epsilon` makes the sample's standard normals if needed.
+
+    >>> noise = lambda: torch.tensor([2.0])
+    >>> hess_estimate("reparam", torch.tensor([3.0]), torch.tensor([4.0]), noise, ess=1.0, weight_decay=0.0)
+    tensor([12.])
+    """
+    if approximation == "squared_gradient":
+        return hess_squared_gradient(grad)
+    return hess_reparam(grad, score(epsilon(), std(hess, ess, weight_decay)))
 
 
 def kl_divergence(
@@ -204,13 +202,13 @@ def largest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).max / 16
 
 
-def precision(hess: Tensor, weight_decay: float, out: Tensor | None = None) -> Tensor:
+def precision(hess: Tensor, weight_decay: float) -> Tensor:
     """h + delta, which is positive also where delta was lowered below -h while training.
 
     >>> precision(torch.tensor([0.5, -1.0]), weight_decay=0.25)
     tensor([7.5000e-01, 2.3842e-07])
     """
-    return torch.add(hess, weight_decay, out=out).clamp_(min=lowest_precision(weight_decay, hess.dtype))
+    return torch.add(hess, weight_decay).clamp_(min=lowest_precision(weight_decay, hess.dtype))
 
 
 def lowest_precision(weight_decay: float, dtype: torch.dtype) -> float:
@@ -228,3 +226,13 @@ def saturate_(values: Tensor, margin: float = 1.0) -> Tensor:
     """Bound `values` in place to what the next line can take without overflow."""
     bound = largest(values.dtype) / margin
     return values.clamp_(-bound, bound)
+
+
+RULE = Rule(
+    name="ivon",
+    state=("momentum", "hess"),
+    initial={"hess": "hess_init"},
+    curvature="hess",
+    estimate=hess_estimate,
+    step=lambda values, *rest: step(Gaussian(*values), *rest),
+)

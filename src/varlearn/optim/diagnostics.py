@@ -13,7 +13,8 @@ from torch.optim import Optimizer
 from varlearn.core import update
 from varlearn.core.shards import local
 from varlearn.optim.objective import prior_mean
-from varlearn.optim.sharded import combined
+from varlearn.optim.ranks.fsdp import combined
+from varlearn.optim.sampling.members import Members
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class GroupDiagnostics:
         std_max: largest sigma.
         clipped: fraction of entries whose preconditioned gradient reaches the clip radius.
         effective_step: root mean square of the next change of the mean, alpha * clip((gbar + delta m) / (h + delta)).
+        by_native: parameters (tensors) that the native engine computes.
+        by_foreach: parameters that the foreach engine computes.
+        by_loop: parameters that the reference loop computes.
+        converted: gradients of the last step that were first copied into another memory order or dtype, in all groups.
         advice: what to change if h does not move, else None.
     """
 
@@ -48,20 +53,25 @@ class GroupDiagnostics:
     std_max: float
     clipped: float
     effective_step: float
+    by_native: int
+    by_foreach: int
+    by_loop: int
+    converted: int
     advice: str | None
 
 
 @torch.no_grad()
-def diagnose(optimizer: Optimizer) -> list[GroupDiagnostics]:
+def diagnose(optimizer: Optimizer, members: Members) -> list[GroupDiagnostics]:
     """The diagnostics of every group that has taken a sample; one pass over the state, no gradient needed."""
-    return [_diagnose_group(optimizer, group) for group in optimizer.param_groups if _with_state(optimizer, group)]
+    groups = [group for group in optimizer.param_groups if _with_state(optimizer, group)]
+    return [_diagnose_group(optimizer, group, members.counts(group)) for group in groups]
 
 
 def _with_state(optimizer: Optimizer, group: dict[str, Any]) -> list[Tensor]:
     return [p for p in group["params"] if p.numel() > 0 and "hess" in optimizer.state.get(p, {})]
 
 
-def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnostics:
+def _diagnose_group(optimizer: Optimizer, group: dict[str, Any], engines: dict[str, int]) -> GroupDiagnostics:
     params = _with_state(optimizer, group)
     count = sum(param.numel() for param in params)
     scale = float(group["hess_init"]) + float(group["weight_decay"])
@@ -107,6 +117,10 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any]) -> GroupDiagnos
         std_max=most[7],
         clipped=total[8] / count,
         effective_step=lr * math.sqrt(total[9] / count),
+        by_native=engines["native"],
+        by_foreach=engines["foreach"],
+        by_loop=engines["loop"],
+        converted=engines["converted"],
         advice=_advice(moved, step, float(group["betas"][1])),
     )
 

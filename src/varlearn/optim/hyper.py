@@ -28,6 +28,7 @@ _NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
     "weight_decay": (_NON_NEGATIVE, "use the value that works for SGD, or 1e-6 to 1e-5 for transformers"),
     "clip_radius": (("> 0", lambda value: value > 0.0), "use math.inf for no clipping, or 1e-3 for transformers"),
 }
+_INTEGERS = {"mc_samples": 1, "seed": 0, "draws": 0}  # the least that each may be
 _FLAGS = ("rescale_lr", "debias", "maximize")
 _CHOICES = {
     "hess_approx": ("reparam", "squared_gradient"),
@@ -47,16 +48,20 @@ def normalize(group: dict[str, Any]) -> None:
     >>> group
     {'betas': (0.9, 0.999), 'hess_approx': 'reparam'}
     """
-    beta1, beta2 = _pair(group["betas"])
-    group["betas"] = (group.pop("beta1", beta1), group.pop("beta2", beta2))
-    approximation = group["hess_approx"]
+    if "betas" in group:
+        beta1, beta2 = _pair(group["betas"])
+        group["betas"] = (group.pop("beta1", beta1), group.pop("beta2", beta2))
+    approximation = group.get("hess_approx", "reparam")
     if not isinstance(approximation, str) or approximation not in _APPROXIMATIONS:
         raise ValueError(_message("hess_approx", approximation, f"one of {sorted(_APPROXIMATIONS)}", "use 'reparam'"))
-    group["hess_approx"] = _APPROXIMATIONS[approximation]
+    if "hess_approx" in group:
+        group["hess_approx"] = _APPROXIMATIONS[approximation]
 
 
 def check(group: dict[str, Any]) -> None:
     """Raise TypeError or ValueError, with value, rule and cure, at the first bad hyperparameter of `group`.
+
+    Only the names that a group has are checked: an optimizer declares them by its defaults.
 
     >>> check({"lr": 0.1, "ess": 0.0})
     Traceback (most recent call last):
@@ -64,25 +69,27 @@ def check(group: dict[str, Any]) -> None:
     ValueError: ess=0.0 must be > 0 and finite; use the number of training examples
     """
     for name, ((rule, holds), cure) in _NUMBERS.items():
-        _check_number(name, group[name], rule, holds, cure)
-    for name, beta in zip(("beta1", "beta2"), _pair(group["betas"]), strict=True):
-        cure = "0.9 is usual" if name == "beta1" else "1 - 1e-5 is the paper's; shorter runs need a smaller one"
-        _check_number(name, beta, *_MOMENTUM, cure)
-    for name in ("mc_samples", "seed", "draws"):
-        lowest = 1 if name == "mc_samples" else 0
-        _check_integer(name, group[name], lowest)
+        if name in group:
+            _check_number(name, group[name], rule, holds, cure)
+    if "betas" in group:
+        for name, beta in zip(("beta1", "beta2"), _pair(group["betas"]), strict=True):
+            cure = "0.9 is usual" if name == "beta1" else "1 - 1e-5 is the paper's; shorter runs need a smaller one"
+            _check_number(name, beta, *_MOMENTUM, cure)
+    for name, lowest in _INTEGERS.items():
+        if name in group:
+            _check_integer(name, group[name], lowest)
     for name in _FLAGS:
-        if not isinstance(group[name], bool):
+        if name in group and not isinstance(group[name], bool):
             raise TypeError(_message(name, group[name], "True or False", "pass a bool"))
     for name, choices in _CHOICES.items():
-        if group[name] not in choices:
+        if name in group and group[name] not in choices:
             raise ValueError(_message(name, group[name], f"one of {choices}", f"the default is {choices[0]!r}"))
-    if group["foreach"] and group["fused"]:
-        raise ValueError("foreach=True and fused=True name two paths; pass one of them")
-    prior_mean = group["prior_mean"]
+    if group.get("foreach") and group.get("fused"):
+        raise ValueError("foreach=True and fused=True name two engines; pass one of them")
+    prior_mean = group.get("prior_mean")
     if prior_mean not in (None, "init"):
         _check_number("prior_mean", prior_mean, "finite", math.isfinite, "use None, a number, 'init' or tensors")
-    if group["max_grad_norm"] is not None:
+    if group.get("max_grad_norm") is not None:
         _check_number("max_grad_norm", group["max_grad_norm"], *_POSITIVE, "use None for no clipping, or 1.0")
 
 

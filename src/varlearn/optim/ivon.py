@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -11,19 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from varlearn.core.shards import local
-from varlearn.core.update import Hyper
-from varlearn.optim import hyper, native_batch, objective, paths, sharded
-from varlearn.optim.addresses import Addresses, BatchPath, Row
+from varlearn.core import update
+from varlearn.optim import hyper, objective
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
-from varlearn.optim.tasks import Noise, Step
 from varlearn.optim.variational import VariationalOptimizer
-from varlearn.optim.weights import refresh_mean
-from varlearn.optim.window import Window
-
-Work = tuple[dict[str, Any], Tensor, Tensor]  # group, parameter, gradient
-
-_log = logging.getLogger("varlearn")
 
 
 class IVON(VariationalOptimizer):
@@ -64,8 +54,9 @@ class IVON(VariationalOptimizer):
             shrinks both, which biases h.
         memory: "fast" keeps a copy of the mean while a sample is in; "lean" saves it and recovers the mean by
             subtracting the noise, an ulp off.
-        foreach: True for the path of few large tensor operations; None decides by device.
-        fused: True for the compiled path; None decides by device and compiler. Both False: the plain loop.
+        foreach: True for the engine of few large tensor operations; None decides by device.
+        fused: True for the engine with kernels of its own; None decides by device and compiler. Both False: the plain
+            loop.
         maximize: ascend instead of descend.
         beta1: instead of `betas`.
         beta2: instead of `betas`.
@@ -82,6 +73,7 @@ class IVON(VariationalOptimizer):
     (True, True)
     """
 
+    rule = update.RULE
     _step_supports_amp_scaling = True  # GradScaler hands over its scale, and whether it found an overflow
 
     def __init__(
@@ -133,7 +125,6 @@ class IVON(VariationalOptimizer):
             "foreach": foreach,
             "fused": fused,
             "maximize": maximize,
-            "draws": 0,
         }
         defaults |= aliases
         given = objective.is_given(prior_mean)
@@ -143,10 +134,6 @@ class IVON(VariationalOptimizer):
         self._warn_of_flat_prior(float(weight_decay))
         if given:
             objective.assign_prior_mean(self, self.param_groups, prior_mean)
-
-    def _start(self) -> None:
-        super()._start()
-        self._skipped = 0
 
     def _warn_of_flat_prior(self, weight_decay: float) -> None:
         """Trainers build the groups themselves, with their own weight decay: Hugging Face's is 0 unless told."""
@@ -173,124 +160,8 @@ class IVON(VariationalOptimizer):
             self.param_groups.pop()
             raise
 
-    def _update(self, window: Window) -> None:
-        work = [
-            (group, param, grad)
-            for group in self.param_groups
-            for param in group["params"]
-            if param.requires_grad and (grad := window.gradient(param)) is not None
-        ]
-        scale = getattr(self, "grad_scale", None)
-        overflow = getattr(self, "found_inf", None)
-        if overflow is not None and float(overflow) > 0.0:
-            self._skipped += 1  # GradScaler lowers its scale and goes on
-            return
-        known = self._weights.in_batches([window.addresses(param, grad) for _, param, grad in work])
-        if not self._all_finite(window, work, known):
-            self._on_nonfinite(window, work)
-            return
-        unscale = 1.0 if scale is None else 1.0 / float(scale)
-        clip = self._clip_factors(work, unscale)
-        hypers: dict[tuple[int, int], Hyper] = {}
-        kinds: dict[BatchPath, dict[tuple[int, int], Step]] = {"native": {}, "packed": {}}
-        rows: dict[BatchPath, list[Row]] = {"native": [], "packed": []}
-        tasks = []
-        for (group, param, grad), at in zip(work, known, strict=True):
-            state = self.state[param] if at is None else at.state
-            state["step"] += 1
-            which = id(group), state["step"]
-            if which not in hypers:
-                hypers[which] = step_hyper(group, state["step"])
-            if at is not None and which in kinds[at.path]:
-                rows[at.path].append(Row(at, grad, kinds[at.path][which]))
-                continue
-            factor = -unscale if group["maximize"] else unscale
-            noise = window.noise(param) if at is None else window.samples[0].draws[id(group)]
-            task = self._task(window, group, param, grad, noise, factor, clip[id(group)], hypers[which])
-            if at is None:
-                tasks.append((group, task))
-            else:
-                kinds[at.path][which] = task
-                rows[at.path].append(Row(at, grad, task))
-        native_batch.step(rows["native"])
-        self._weights.packed.step(rows["packed"], window.samples[0].draws)
-        paths.step(tasks)
-
-    def _all_finite(self, window: Window, work: list[Work], known: list[Addresses | None]) -> bool:
-        rows, others = [], []
-        for (_, param, grad), at in zip(work, known, strict=True):
-            if at is not None and at.path == "native":
-                rows.append((at, grad))
-            else:
-                others.append((param, grad))
-        grads = [grad for _, grad in others] + list(window.estimates.values())
-        finite = native_batch.all_finite(rows) and paths.all_finite(self.param_groups, grads)
-        return sharded.all_agree((param for param, _ in others), finite, self._place()) if others else finite
-
-    def _task(
-        self,
-        window: Window,
-        group: dict[str, Any],
-        param: Tensor,
-        grad: Tensor,
-        noise: Noise,
-        factor: float,
-        clip: float,
-        hyper: Hyper,
-    ) -> Step:
-        state = self.state[param]
-        part, mean = local(param), state.get("mean")
-        if mean is not None:
-            mean = local(mean)
-            refresh_mean(part, mean)
-        estimate = window.estimates.get(param) if window.estimates else None
-        if estimate is not None and param not in window.given:
-            for scale in (window.change(param, grad), None if factor == 1.0 else factor):
-                if scale is not None:
-                    estimate.mul_(scale if group["hess_approx"] == "reparam" else scale * scale)
-        return Step(
-            part,
-            part if mean is None else mean,
-            local(state["momentum"]),
-            local(state["hess"]),
-            grad,
-            group["hess_approx"],
-            estimate,
-            noise,
-            objective.prior_mean(state, group),
-            factor,
-            clip,
-            hyper,
-            self._weights.score_of(window.samples[0], param),
-        )
-
-    def _clip_factors(self, work: list[Work], unscale: float) -> dict[int, float]:
-        """Group -> the factor that brings ghat to `max_grad_norm`, over the gradients of all groups."""
-        factors = {id(group): 1.0 for group in self.param_groups}
-        if work and any(group["max_grad_norm"] is not None for group in self.param_groups):
-            norms = torch._foreach_norm([grad for _, _, grad in work], dtype=torch.float64)
-            squares = torch.stack(norms).cpu().square().view(-1, 1)
-            total = math.sqrt(float(sharded.combined([param for _, param, _ in work], squares, "sum"))) * unscale
-            for group in self.param_groups:
-                if group["max_grad_norm"] is not None:
-                    factors[id(group)] = min(1.0, float(group["max_grad_norm"]) / (total + 1e-6))
-        return factors
-
-    def _on_nonfinite(self, window: Window, work: list[Work]) -> None:
-        bad = [
-            tuple(param.shape)
-            for _, param, grad in work
-            if not paths.all_finite(self.param_groups, [grad, window.estimates.get(param, grad)])
-        ]
-        first = bad[0] if bad else "(of another rank's shard)"
-        self._skipped += 1
-        if any(group["nonfinite"] == "raise" for group in self.param_groups):
-            raise FloatingPointError(
-                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {first}; state and weights "
-                "are unchanged. Lower lr, raise hess_init or ess, or pass nonfinite='skip' to drop such steps"
-            )
-        if self._skipped == 1:
-            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), first %s", len(bad), first)
+    def _hyper(self, group: dict[str, Any], step: int) -> update.Hyper:
+        return step_hyper(group, step)
 
     # What the posterior says
 
@@ -300,20 +171,15 @@ class IVON(VariationalOptimizer):
 
     def diagnostics(self) -> list[GroupDiagnostics]:
         """Statistics of h, sigma and the step, one entry per group: what Appendix A says to monitor."""
-        return diagnose(self)
-
-    @property
-    def skipped_steps(self) -> int:
-        """How many steps were dropped for NaN or infinite gradients, by this object."""
-        return self._skipped
+        return diagnose(self, self._members)
 
 
-def step_hyper(group: dict[str, Any], step: int) -> Hyper:
+def step_hyper(group: dict[str, Any], step: int) -> update.Hyper:
     """The scalars of step number `step` (1 is the first) of a group."""
     beta1, beta2 = (float(beta) for beta in group["betas"])
     weight_decay = float(group["weight_decay"])
     rescale = float(group["hess_init"]) + weight_decay if group["rescale_lr"] else 1.0
-    return Hyper(
+    return update.Hyper(
         lr=float(group["lr"]) * rescale,
         ess=float(group["ess"]),
         weight_decay=weight_decay,

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from varlearn.core.dtypes import state_dtype
 from varlearn.core.shards import local
 from varlearn.core.update import kl_divergence
-from varlearn.optim.sharded import combined
+from varlearn.optim.ranks.fsdp import combined
 from varlearn.optim.state import like
-from varlearn.optim.tasks import state_dtype
 
 
 def elbo(expected_loss: float | Tensor, kl: float | Tensor, ess: float) -> Tensor:

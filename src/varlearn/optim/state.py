@@ -1,20 +1,21 @@
-"""A parameter's state: made at its first sample, and kept in the dtype and memory order that the parameter asks for."""
+"""A parameter's state: made at its first sample, in the dtype and memory order that the parameter asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from varlearn.core.shards import placed_like
-from varlearn.optim.layout import has_neighbours, side_by_side
-from varlearn.optim.tasks import is_dense, state_dtype
+from varlearn.core.dtypes import state_dtype
+from varlearn.core.memory_order import is_dense, same_order
+from varlearn.core.rule import Rule
+from varlearn.core.shards import local, placed_like
 
-# The tensors among "step", "momentum", "hess", "mean" (of a float16 or bfloat16 parameter) and "prior_mean".
-TENSORS = ("momentum", "hess", "mean", "prior_mean")
+# Tensors that a parameter may have beside those of the rule: the finer mean of a float16 or bfloat16 parameter, and m0.
+OPTIONAL = ("mean", "prior_mean")
 
 
 def refuse_missing_values(params: Iterable[Tensor]) -> None:
@@ -27,28 +28,33 @@ def refuse_missing_values(params: Iterable[Tensor]) -> None:
             )
 
 
-def of(states: MutableMapping[Tensor, Any], param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+def of(states: MutableMapping[Tensor, Any], param: Tensor, group: dict[str, Any], rule: Rule) -> dict[str, Any]:
     """The parameter's state, made if it is not there, adapted if the model was cast or laid out anew since."""
-    dtype = state_dtype(param)
-    state = states.get(param, {})
-    if "hess" in state and _fits(state, param, dtype):
-        return state
     state = states[param]
+    adapt(state, param, group, rule)
+    return state
+
+
+def adapt(state: dict[str, Any], param: Tensor, group: dict[str, Any], rule: Rule) -> None:
+    """Bring a state into the parameter's memory order and the state's dtype; fill in what is missing."""
+    dtype = state_dtype(param)
+    if rule.curvature in state and _fits(state, param, dtype, rule):
+        return
     with torch.inference_mode(False), torch.no_grad():
         if dtype == param.dtype:
             state.pop("mean", None)
-        for name in TENSORS:
+        for name in (*rule.state, *OPTIONAL):
             if name in state:
                 state[name] = like(param, state[name])
-        if "hess" not in state:
+        if rule.curvature not in state:
             state["step"] = 0
-            state["momentum"] = torch.zeros_like(param, dtype=dtype, requires_grad=False)
-            state["hess"] = torch.full_like(param, group["hess_init"], dtype=dtype, requires_grad=False)
+            for name in rule.state:
+                first = float(group[rule.initial[name]]) if name in rule.initial else 0.0
+                state[name] = torch.full_like(param, first, dtype=dtype, requires_grad=False)
             if group["prior_mean"] == "init":
                 state["prior_mean"] = param.detach().to(dtype, copy=True)
         if dtype != param.dtype and "mean" not in state:
             state["mean"] = param.detach().to(dtype, copy=True)
-    return state
 
 
 def like(param: Tensor, value: Tensor) -> Tensor:
@@ -56,16 +62,11 @@ def like(param: Tensor, value: Tensor) -> Tensor:
     return torch.empty_like(param, dtype=state_dtype(param), requires_grad=False).copy_(placed_like(param, value))
 
 
-def settle(states: Sequence[dict[str, Any]]) -> None:
-    """Move momentum and h of small parameters side by side, where one operation serves all of them."""
-    for name in ("momentum", "hess"):
-        small = [state for state in states if type(state[name]) is Tensor and has_neighbours(state[name])]
-        with torch.inference_mode(False):
-            for state, new in zip(small, side_by_side([state[name] for state in small]), strict=True):
-                state[name] = new.copy_(state[name])
-
-
-def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype) -> bool:
-    hess = state["hess"]
-    in_order = hess.stride() == param.stride() or not is_dense(param)
-    return hess.dtype == dtype and in_order and ("mean" in state) == (dtype != param.dtype)
+def _fits(state: dict[str, Any], param: Tensor, dtype: torch.dtype, rule: Rule) -> bool:
+    tensors = [state[name] for name in (*rule.state, *OPTIONAL) if name in state]
+    part = local(param)
+    if ("mean" in state) != (dtype != param.dtype):
+        return False
+    if any(tensor.dtype != dtype or tensor.device != param.device for tensor in tensors):
+        return False
+    return not is_dense(part) or all(same_order(part, local(tensor)) for tensor in tensors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,46 +11,69 @@ import torch
 from torch import Tensor
 
 from varlearn.core.noise import derive_key, fold_in
-from varlearn.core.shards import is_sharded, local
-from varlearn.optim import agreement, distributed, hyper, sharded, state
-from varlearn.optim.agreement import Place
-from varlearn.optim.gate import Gate
-from varlearn.optim.roster import Roster
-from varlearn.optim.saved import SavedState
-from varlearn.optim.tasks import Noise
-from varlearn.optim.uneven import UnevenInputs
-from varlearn.optim.watch import OutsideGradients
-from varlearn.optim.weights import Sample, SampledWeights
-from varlearn.optim.window import Window
+from varlearn.core.shards import local
+from varlearn.optim import hyper, state
+from varlearn.optim.engine.plan import Member, Noise
+from varlearn.optim.ranks.ranked import Ranked
+from varlearn.optim.sampling.gradient_guard import GradientGuard
+from varlearn.optim.sampling.members import Members
+from varlearn.optim.sampling.sample import Sample
+from varlearn.optim.sampling.sample_average import SampleAverage
+from varlearn.optim.sampling.sampled_weights import SampledWeights
+from varlearn.optim.sampling.thread_lock import ThreadLock
+from varlearn.optim.saving import SavedState
+from varlearn.optim.stepping import Stepper
 
 # Training and evaluation draw from different streams of the same seed.
 _TRAIN, _EVAL = 0, 1
 
+# What every variational optimizer has in its groups. A subclass overrides what it takes as an argument.
+COMMON: dict[str, Any] = {
+    "mc_samples": 1,
+    "prior_mean": None,
+    "noise": "independent",
+    "nonfinite": "skip",
+    "max_grad_norm": None,
+    "memory": "fast",
+    "foreach": None,
+    "fused": None,
+    "maximize": False,
+    "hess_approx": "reparam",
+    "draws": 0,
+}
 
-class VariationalOptimizer(UnevenInputs, SavedState):
+
+class VariationalOptimizer(Ranked, SavedState):
     """The part of a variational optimizer that does not depend on its update rule.
 
-    A subclass fills `defaults` with the names that `hyper.check` knows and implements `_update(window)`.
+    A subclass sets `rule`, passes the hyperparameters that it has as `defaults` ("ess" and "weight_decay" among them,
+    which decide sigma), and implements `_hyper`. Only hyperparameters that are in `defaults` are checked.
     """
 
     def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
         self._start()
-        super().__init__(params, defaults)
+        super().__init__(params, COMMON | {"seed": torch.initial_seed()} | defaults)
+
+    @abstractmethod
+    def _hyper(self, group: dict[str, Any], step: int) -> Any:
+        """The scalars of the rule for step number `step` (1 is the first) of a parameter group."""
 
     def _start(self) -> None:
-        """What is not saved: nothing of it outlives a step but the memory of the copies."""
-        self._gate = Gate()
-        self._roster = Roster()
-        self._weights = SampledWeights()
-        self._window = Window()
-        self._block: Sample | None = None
-        self._mode: Sample | None = None
+        """Set up everything that is not saved: nothing of it outlives a step but the memory of the copies."""
+        self._lock = ThreadLock()
+        self._members = Members(self.rule)
+        self._weights = SampledWeights(self._members)
+        self._average = SampleAverage(self._members)
+        self._stepper = Stepper(self._hyper)
+        self._guard = GradientGuard(self._weights)
+        self._block: Sample | None = None  # of the training block that is open
+        self._mode: Sample | None = None  # of train(), until step()
+        self._last: Sample | None = None  # of a closure; it stays in the weights until its step is done
         self._given: dict[Tensor, Tensor] = {}
         self._eval_draws = 0
         self._step_bytes = 0
         self._has_agreed = False
         self._loading: dict[str, Any] | None = None
-        self._outside = OutsideGradients(self._weights)
 
     @property
     def step_bytes(self) -> int:
@@ -59,6 +82,11 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         One state number for each parameter where ranks draw independent noise; 0 with shared noise or shards.
         """
         return self._step_bytes
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps were dropped for NaN or infinite gradients, by this object."""
+        return self._stepper.skipped
 
     # Sampling
 
@@ -86,14 +114,14 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         """
         holder = object()
         try:
-            self._gate.enter(holder)
+            self._lock.enter(holder)
             with self._training_block() if train else self._evaluation_block():
                 yield
         finally:
             try:
-                self._gate.leave(holder)
+                self._lock.leave(holder)
             except BaseException:  # an interrupt; leaving twice is leaving once
-                self._gate.leave(holder)
+                self._lock.leave(holder)
                 raise
 
     @contextmanager
@@ -110,31 +138,36 @@ class VariationalOptimizer(UnevenInputs, SavedState):
                 raise
 
     @contextmanager
-    def _training_block(self) -> Iterator[None]:
+    def _training_block(self, until_step: bool = False) -> Iterator[None]:
+        """A training sample is in the weights; with `until_step` it stays there after a block that succeeds."""
         self._refuse_second_sample()
-        self._outside.drop_zeroed()
-        if not self._window.samples:
-            self._window = self._new_window()
+        self._guard.drop_zeroed()
+        if not self._average.samples:
+            self._average = self._new_average()
         sample = self._sample(train=True)
-        before = self._window.set_aside(sample.params)
+        before = self._average.set_aside(sample.params)
         self._mode, self._given = None, {}
         try:
             try:
                 self._weights.put_in(sample)
                 self._block = sample
                 yield
+                self._last = sample if until_step else None
             finally:
                 self._block = None
-                try:
-                    self._weights.take_out(sample)
-                except BaseException:
-                    self._weights.take_out(sample)
-                    raise
+                if self._last is not sample:
+                    try:
+                        self._weights.take_out(sample)
+                    except BaseException:
+                        self._weights.take_out(sample)
+                        raise
+                elif sample.products is not None:
+                    sample.products.close()
         except BaseException:
-            self._window.put_back(before)
+            self._average.put_back(before)
             raise
         with torch.no_grad():
-            self._window.add(sample, self._given)
+            self._average.add(sample, self._given)
 
     def _refuse_second_sample(self) -> None:
         if self._block is not None:
@@ -159,15 +192,15 @@ class VariationalOptimizer(UnevenInputs, SavedState):
                 "train() inside sampled_params(train=True): the sample is already in; leave out one of them"
             )
         if self._mode is None:
-            if self._window.samples:
+            if self._average.samples:
                 raise RuntimeError(
-                    f"train() after {len(self._window.samples)} block(s) and before step(): "
+                    f"train() after {len(self._average.samples)} block(s) and before step(): "
                     "use blocks or train()/eval(), not both"
                 )
             self._mode = self._sample(train=True)
         if self._mode not in self._weights.open:
             try:
-                self._gate.enter(self._mode)  # until eval() or step(): other threads wait as they do for a block
+                self._lock.enter(self._mode)  # until eval() or step(): other threads wait as they do for a block
                 self._weights.put_in(self._mode)
             except BaseException:
                 self.eval()
@@ -177,67 +210,28 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         """Put the mean back into the weights. A later `train()` before `step()` goes on with the same sample."""
         if self._mode is not None:
             self._weights.take_out(self._mode)
-            self._gate.leave(self._mode)
+            self._lock.leave(self._mode)
 
     def _sample(self, train: bool) -> Sample:
-        """The next draw: its coordinates, not its numbers."""
+        """The next draw: what decides its noise, not the numbers."""
         self._check_groups()
-        members = self._roster.call(self.param_groups, self.state)
-        for member in members:
-            self._outside.watch(member.param)
+        members = self._members.find(self.param_groups, self.state)
+        self._guard.watch([member.param for member in members])
         if train or self._has_shards():  # one rank alone may evaluate a model of its own
             self._agree()
-        draws = {
+        noises = {
             id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
             for group in self.param_groups
         }
         self._eval_draws += not train
-        sample = Sample(train, members, draws)
-        if train and self._is_distributed():
-            sample.products = distributed.LocalProducts(sample.entries.values())
+        sample = Sample(train, members, noises)
+        if train:
+            self._collect_products(sample)
         return sample
-
-    def _is_distributed(self) -> bool:
-        """Whether ranks draw independent noise, so that products must be averaged and not only gradients."""
-        return any(self._replica(group) is not None for group in self.param_groups)
-
-    def _replica(self, group: dict[str, Any]) -> int | None:
-        """Which noise this rank draws for a group; None where all ranks draw the same."""
-        if agreement.world_size() == 1 or group["noise"] == "shared":
-            return None
-        # Sharded parameters make one model of the ranks, with one sample.
-        return None if self._has_shards() else agreement.rank()
-
-    def _has_shards(self) -> bool:
-        return any(is_sharded(param) for group in self.param_groups for param in group["params"])
-
-    def _agree(self) -> None:
-        """Before the first sample: all ranks take rank 0's seed. Then any rank's checkpoint serves all ranks."""
-        if not self._has_agreed and agreement.world_size() > 1:
-            agreement.agree_on_seeds(self.defaults, self.param_groups, self._exchange_device())
-            self._has_agreed = True
-
-    def _exchange_device(self) -> torch.device:
-        return sharded.device_of(self.param_groups[0]["params"][0])
-
-    def _place(self) -> Place:
-        """What all ranks must have in common at a step."""
-        states = (self.state.get(param) for group in self.param_groups for param in group["params"])
-        step = next((int(state["step"]) for state in states if state and "step" in state), 0)
-        shared = (group for group in self.param_groups if self._replica(group) is None)
-        return Place(self.param_groups[0]["draws"], step, agreement.seeds_of(shared))
-
-    def _new_window(self) -> Window:
-        self._agree()
-        if self._is_distributed():
-            return distributed.DistributedWindow(self._place(), self._divide_by_all)
-        if agreement.world_size() > 1 and not self._has_shards():
-            return distributed.SharedWindow(self._place(), self._exchange_device())
-        return Window()
 
     def _draw_key(self, group: dict[str, Any], train: bool) -> int:
         if train:
-            draw = group["draws"] + len(self._window.samples)
+            draw = group["draws"] + len(self._average.samples)
             return derive_key(group["seed"], draw, replica=self._replica(group) or 0, stream=_TRAIN)
         return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
 
@@ -250,14 +244,13 @@ class VariationalOptimizer(UnevenInputs, SavedState):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear `p.grad`. Samples that were closed before are kept for `step()`; they are cleared by it."""
         if not set_to_none:
-            self._window.detach_from_grads()
-        sample = self._block or self._mode
-        if sample is not None and isinstance(sample.products, distributed.LocalProducts):
-            for param in sample.params:
-                sample.products.forget(param)
+            self._average.detach_from_grads()
+        for sample in (self._block, self._mode):
+            if sample is not None and sample.products is not None:
+                sample.products.forget_all()
         super().zero_grad(set_to_none)
-        self._window.cleared = bool(self._window.samples)
-        self._outside.clear()
+        self._average.cleared = bool(self._average.samples)
+        self._guard.clear()
 
     def hand_in_hess(self, estimates: Mapping[Tensor, Tensor]) -> None:
         """Inside a training block: use these hhat, of this sample, instead of the optimizer's own estimate.
@@ -269,7 +262,7 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         if self._block is None:
             raise RuntimeError("hand_in_hess() outside a training block; call it inside sampled_params(train=True)")
         for param, estimate in estimates.items():
-            if param not in self._block.entries:
+            if param not in self._block:
                 raise ValueError("hand_in_hess() got a tensor that is not a trainable parameter of this optimizer")
             if estimate.shape != param.shape:
                 raise ValueError(f"hhat of shape {tuple(estimate.shape)} for a parameter of shape {tuple(param.shape)}")
@@ -290,40 +283,54 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         """
         holder = object()
         try:
-            self._gate.enter(holder)
-            loss = None if closure is None else self._run(closure)
-            window = self._closed_window()
-            if window is not None:
-                self._drop_samples()
-                self._outside.clear()
-                for group in self.param_groups:
-                    group["draws"] += len(window.samples)
-                window.finish()
-                self._step_bytes = window.bytes
-                self._update(window)
+            self._lock.enter(holder)
+            average = None
+            try:
+                loss = None if closure is None else self._run(closure)
+                average = self._closed_average()
+                if average is not None:
+                    self._take_step(average)
+            finally:
+                self._show_mean()
+                if average is not None:
+                    self._drop_samples()
             return loss
         finally:
-            self._gate.leave(holder)
+            self._lock.leave(holder)
 
-    @abstractmethod
-    def _update(self, window: Window) -> None:
-        """The rule: take the averages of `window` into the state and the weights."""
+    def _take_step(self, average: SampleAverage) -> None:
+        self._guard.clear()
+        for group in self.param_groups:
+            group["draws"] += len(average.samples)
+        average.finish()
+        self._step_bytes = average.bytes
+        plans = self._members.plans(_all_members(average.samples))
+        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        self._stepper.take(average, plans, self.param_groups, self._place, scale, overflow)
+
+    def _show_mean(self) -> None:
+        """Close the sample of `train()` or of a closure. After a step this writes nothing: the mean is there."""
+        self.eval()
+        if self._last is not None:
+            self._weights.take_out(self._last)
+            self._last = None
 
     def _run(self, closure: Callable[[], Any]) -> Any:
         if self._mode is not None:
             return self._run_in_mode(closure)
-        if self._window.samples:
+        if self._average.samples:
             raise RuntimeError(
-                f"step(closure) draws its own samples, and {len(self._window.samples)} block(s) are waiting for a "
+                f"step(closure) draws its own samples, and {len(self._average.samples)} block(s) are waiting for a "
                 "step(); call step() without a closure first"
             )
         losses = []
+        count = max(group["mc_samples"] for group in self.param_groups)
         try:
-            for _ in range(max(group["mc_samples"] for group in self.param_groups)):
-                with self.sampled_params(train=True), torch.enable_grad():
+            for number in range(1, count + 1):
+                with self._training_block(until_step=number == count), torch.enable_grad():
                     losses.append(closure())
         except BaseException:
-            self._window = Window()
+            self._average = SampleAverage(self._members)
             raise
         if any(loss is None for loss in losses):
             return None
@@ -342,23 +349,23 @@ class VariationalOptimizer(UnevenInputs, SavedState):
             raise
         return loss.detach() if isinstance(loss, Tensor) else loss
 
-    def _closed_window(self) -> Window | None:
-        """The window of this step with all its samples closed, or None where there is nothing to do."""
-        if self._block is not None or any(sample is not self._mode for sample in self._weights.open):
+    def _closed_average(self) -> SampleAverage | None:
+        """The averages of this step with all their samples, or None if there is nothing to do."""
+        if self._block is not None or any([each not in (self._mode, self._last) for each in self._weights.open]):
             raise RuntimeError("step() inside sampled_params(): the weights are a sample; call it after the block")
         self._check_groups()
-        window = self._window
+        average = self._average
         if self._mode is not None:
-            self.eval()
-            window = self._new_window()
-            window.add(self._mode, {})
-        if not window.samples:
+            if self._mode.products is not None:
+                self._mode.products.close()
+            average = self._new_average()
+            average.add(self._mode, {})
+        if not average.samples:
             self._refuse_gradients_without_sample()
             return None
         params = [param for group in self.param_groups for param in group["params"] if param.requires_grad]
-        self._outside.refuse(param for param in params if not (window.cleared or param in window.grads))
-        self._outside.refuse(filter(self._outside.has, params))
-        return window
+        self._guard.refuse(params, average)
+        return average
 
     def _refuse_gradients_without_sample(self) -> None:
         with_grad = [
@@ -374,10 +381,10 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         for group in self.param_groups:
             for param in group["params"]:
                 if param.requires_grad and param.grad is not None:
-                    state.of(self.state, param, group)
+                    state.of(self.state, param, group, self.rule)
 
     def _drop_samples(self) -> None:
-        self._window, self._mode, self._eval_draws = Window(), None, 0
+        self._average, self._mode, self._eval_draws = SampleAverage(self._members), None, 0
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""
@@ -392,5 +399,13 @@ class VariationalOptimizer(UnevenInputs, SavedState):
         except Exception:
             del self.param_groups[count:]
             raise
-        for param in self.param_groups[-1]["params"]:
-            self._outside.watch(param)
+        self._guard.watch(self.param_groups[-1]["params"])
+
+
+def _all_members(samples: Sequence[Sample]) -> Sequence[Member]:
+    """The parameters of all samples, each once. Several samples differ if a parameter was frozen between them."""
+    first = samples[0].members
+    if all([sample.members is first for sample in samples]):
+        return first
+    by_id = {id(member.param): member for sample in samples for member in sample.members}
+    return list(by_id.values())

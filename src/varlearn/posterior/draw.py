@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from varlearn.core.dtypes import state_dtype
 from varlearn.core.joined import joined_normals
-from varlearn.core.noise import derive_key, transform_dtype
+from varlearn.core.noise import derive_key
 from varlearn.core.shards import is_sharded, normal_like
 from varlearn.types import Params, Seed
 
@@ -45,7 +46,7 @@ def normals(like: Tensor, seed: Seed, index: int, position: int = 0, stream: int
     >>> torch.equal(normals(torch.zeros(3), seed=1, index=2), normals(torch.ones(3), seed=1, index=2))
     True
     """
-    dtype = transform_dtype(like)
+    dtype = state_dtype(like)
     if isinstance(seed, torch.Generator):
         if is_sharded(like):
             raise ValueError(
@@ -72,7 +73,7 @@ def normals_by_name(like: Params, seed: Seed, index: int) -> Params:
         if is_sharded(tensor) or tensor.numel() > _LARGE:
             found[name] = normals(tensor, seed, index, rank[name])
         else:
-            small.setdefault((transform_dtype(tensor), tensor.device), []).append(name)
+            small.setdefault((state_dtype(tensor), tensor.device), []).append(name)
     for (dtype, device), names in small.items():
         keys = [derive_key(seed, draw=index, index=rank[name], stream=WEIGHTS) for name in names]
         parts = joined_normals(keys, [like[name].numel() for name in names], dtype, device)

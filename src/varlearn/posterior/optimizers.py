@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from varlearn.core.dtypes import state_dtype
 from varlearn.core.shards import reshard
 from varlearn.posterior.binding import model_tensors
 from varlearn.types import Params
@@ -80,13 +81,9 @@ def _check_arguments(
         raise ValueError(f"ess=None, but {kind} does not know it; pass ess=number of training examples")
 
 
-def _state_dtype(parameter: Tensor) -> torch.dtype:
-    return torch.float64 if parameter.dtype == torch.float64 else torch.float32
-
-
 def _mean(parameter: Tensor, state: Mapping[str, Any]) -> Tensor:
     """m as a copy in float32 or float64: the finer mean of a half-precision parameter where it rounds to it."""
-    rounded = parameter.detach().to(_state_dtype(parameter), copy=True)
+    rounded = parameter.detach().to(state_dtype(parameter), copy=True)
     if "mean" not in state:
         return rounded
     return torch.where(state["mean"].to(parameter.dtype) == parameter.detach(), state["mean"], rounded)
@@ -94,7 +91,7 @@ def _mean(parameter: Tensor, state: Mapping[str, Any]) -> Tensor:
 
 def _hess(parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any], learns: bool) -> Tensor:
     """h: IVON's own, sqrt(v) of AdamW, 1 for SGD; float32, or float64 for a float64 parameter."""
-    dtype = _state_dtype(parameter)
+    dtype = state_dtype(parameter)
     if learns:
         if "hess" in state:
             return state["hess"].detach().clone()

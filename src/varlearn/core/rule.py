@@ -1,0 +1,29 @@
+"""What an engine needs to know about an update rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Rule(NamedTuple):
+    """An update rule as functions on tensors of one shape. It knows nothing of parameters, samples or memory.
+
+    Attributes:
+        name: under which an engine with a kernel of its own finds that kernel.
+        state: the state tensors beside the mean, in the order in which `step` takes them.
+        initial: state tensor -> the hyperparameter that it starts at. The others start at 0.
+        curvature: the one of them that sigma is made of: sigma = 1 / sqrt(ess (curvature + weight_decay)).
+        estimate: (approximation, grad, curvature, epsilon, ess, weight_decay) -> hhat of one sample. `epsilon` makes
+            the standard normals of the sample when it is called; not every approximation needs them.
+        step: (values, grad, hhat, hyper, prior_mean) -> the mean and the state tensors after a step.
+    """
+
+    name: str
+    state: tuple[str, ...]
+    initial: Mapping[str, str]
+    curvature: str
+    estimate: Callable[[str, Tensor, Tensor, Callable[[], Tensor], float, float], Tensor]
+    step: Callable[[tuple[Tensor, ...], Tensor, Tensor, Any, Tensor | float], tuple[Tensor, ...]]

@@ -1,0 +1,315 @@
+"""A plan that hands whole lists of tensors to the kernels, by address.
+
+A small tensor costs little arithmetic; what takes time is Python, which asks every tensor for its address, dtype and
+strides. The plan asks once, writes the answers into tables of 64-bit words (the structures of kernel.c and ivon.h), and
+later checks only that nothing has moved (`holds`). Same noise and same rule as the loop engine, to float32's rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable, Sequence
+from operator import is_
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+from torch.torch_version import TorchVersion
+
+from varlearn.core.memory_order import is_dense, same_order
+from varlearn.core.rule import Rule
+from varlearn.core.shards import PLAIN
+from varlearn.optim.engine import loop
+from varlearn.optim.engine.native import scalars
+from varlearn.optim.engine.plan import Fold, Member, Noises, Row, StepSettings
+
+_FLOAT32, _STRIDED = torch.float32, torch.strided
+_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
+_DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS = 8, 11, 8  # of `Draw` in kernel.c, `IvonStep` and `IvonFold` in ivon.h
+_LINE = 16  # floats in a cache line: copies of the mean begin on one
+
+
+class _Kernels(NamedTuple):
+    """The kernels of one rule, and how their scalars are made."""
+
+    step: str
+    fold: str
+    step_scalars: Callable[[StepSettings, bool], ctypes.Structure]
+    fold_scalars: Callable[[Fold], ctypes.Structure]
+
+
+RULES = {"ivon": _Kernels("varlearn_ivon_step", "varlearn_ivon_fold", scalars.of_ivon_step, scalars.of_ivon_fold)}
+
+
+def supports(member: Member, rule: Rule) -> bool:
+    """Whether the kernels can compute a parameter: plain float32 CPU tensors, dense, in one memory order.
+
+    >>> from varlearn.core.update import RULE
+    >>> weight, half = torch.zeros(3), torch.zeros(3, dtype=torch.bfloat16)
+    >>> state = {"step": 0, "momentum": torch.zeros(3), "hess": torch.ones(3)}
+    >>> supports(Member(weight, state, {}, 0), RULE), supports(Member(half, state | {"mean": weight}, {}, 0), RULE)
+    (True, False)
+    """
+    param, state, _, _ = member
+    if rule.name not in RULES or "mean" in state or not is_dense(param):
+        return False
+    tensors = [param, *(state[name] for name in (*rule.state, "prior_mean") if name in state)]
+    return all(
+        type(each) in PLAIN and each.dtype is _FLOAT32 and each.is_cpu and same_order(param, each) for each in tensors
+    )
+
+
+class NativePlan:
+    """A plan that calls the kernels.
+
+    Attributes:
+        is_in: 1 while a sample is in the weights. The kernels turn it over after their last write and cannot be
+            interrupted. So a KeyboardInterrupt finds all of a sample in the weights, or nothing of it.
+    """
+
+    engine = "native"
+
+    def __init__(
+        self, members: Sequence[Member], rule: Rule, kernels: ctypes.CDLL, before: NativePlan | None = None
+    ) -> None:
+        self.members, self.converted = list(members), 0
+        self.is_in = ctypes.c_int()
+        self._rule, self._kernels, self._its = rule, kernels, RULES[rule.name]
+        self._params = [member.param for member in members]
+        self._state_values = self._state_values_now()
+        self._state_tensors = [value for value in self._state_values if value is not None]
+        self._wishes = self._wishes_now()
+        self._addresses = self._addresses_now()
+        self._sizes = [param.numel() for param in self._params]
+        self._bytes = self._bytes_now()
+        self._strides = [param.stride() for param in self._params]
+        self._shapes = [param.shape for param in self._params]
+        self._known_strides = [{stride} for stride in self._strides]  # of gradients in the same memory order
+        self._noises: Noises = {}
+        self._read: tuple[Sequence[Row], list[tuple[Tensor, Tensor | None]]] | None = None
+        self._copies, self._places = self._room(None if before is None else before._copies)
+        first = self._copies.data_ptr()
+        self._kept = [0 if place is None else first + 4 * place for place in self._places]  # addresses
+        self._groups = {id(each.group): (scalars.Scale(), ctypes.c_uint64()) for each in members}
+        self._draw_words = self._draw_table()
+        self._step_words = self._step_table()
+
+    def _room(self, before: Tensor | None) -> tuple[Tensor, list[int | None]]:
+        """One block of memory for all copies of the mean (the old one, if it has the right size), and where they begin.
+
+        There is no copy where memory is lean.
+        """
+        places: list[int | None] = []
+        end = 0
+        for member, size in zip(self.members, self._sizes, strict=True):
+            is_lean = member.group["memory"] == "lean"
+            places.append(None if is_lean else end)
+            end += 0 if is_lean else -(-size // _LINE) * _LINE
+        if before is not None and len(before) == end:
+            return before, places
+        with torch.inference_mode(False):
+            return torch.empty(end, dtype=_FLOAT32), places
+
+    def _draw_table(self) -> array[int]:
+        words: list[int] = []
+        for k, (param, state, group, index) in enumerate(self.members):
+            scale, key = (ctypes.addressof(value) for value in self._groups[id(group)])
+            at, hess = param.data_ptr(), state[self._rule.curvature].data_ptr()
+            words += (self._sizes[k], at, at, self._kept[k], hess, index, key, scale)
+        return array("Q", words)
+
+    def _step_table(self) -> array[int]:
+        """Rows of size 0: a step fills in the size, the gradient and the scalars of those that take part."""
+        words: list[int] = []
+        for param, state, group, index in self.members:
+            key = ctypes.addressof(self._groups[id(group)][1])
+            at, prior = param.data_ptr(), state.get("prior_mean")
+            tensors = (state[name].data_ptr() for name in self._rule.state)
+            words += (0, at, at, *tensors, 0, 0, 0 if prior is None else prior.data_ptr(), index, key, 0)
+        return array("Q", words)
+
+    # Whether anything has changed
+
+    def holds(self) -> bool:
+        """Whether every tensor is where it was: it can be moved, cast, resized or replaced behind its name."""
+        return (
+            self._addresses == self._addresses_now()
+            and self._bytes == self._bytes_now()
+            and self._strides == [param.stride() for param in self._params]
+            and all(map(is_, self._state_values, self._state_values_now()))
+            and self._wishes == self._wishes_now()
+        )
+
+    def _addresses_now(self) -> list[int]:
+        return [tensor.data_ptr() for tensor in self._params] + [tensor.data_ptr() for tensor in self._state_tensors]
+
+    def _bytes_now(self) -> list[int]:
+        return [tensor.nbytes for tensor in self._params] + [tensor.nbytes for tensor in self._state_tensors]
+
+    def _state_values_now(self) -> list[Any]:
+        names = (*self._rule.state, "prior_mean", "mean")
+        return [state.get(name) for _, state, _, _ in self.members for name in names]
+
+    def _wishes_now(self) -> list[tuple[object, ...]]:
+        groups = {id(member.group): member.group for member in self.members}
+        return [(group["foreach"], group["fused"], group["memory"]) for group in groups.values()]
+
+    # The sample
+
+    def draw(self, noises: Noises) -> None:
+        """Keep the means and perturb the parameters, in one call."""
+        self._noises = noises
+        for group, (scale, key) in self._groups.items():
+            key.value = noises[group].key
+            ctypes.pointer(scale)[0] = scalars.of_draw(noises[group])
+        self._run("varlearn_draw", self._draw_words, _DRAW_WORDS, self.is_in)
+        changed(self._params)
+
+    def restore(self) -> None:
+        """Put the means back, in one call."""
+        if not self.is_in.value:
+            return
+        words = self._draw_words
+        moved = [k for k, param in enumerate(self._params) if not self._is_in_place(k, param)]
+        if moved:
+            words = words[:]
+            for k in moved:
+                self._restore_elsewhere(k)
+                words[_DRAW_WORDS * k] = 0
+        self._run("varlearn_restore", words, _DRAW_WORDS, self.is_in)
+        changed(self._params)
+
+    def _is_in_place(self, k: int, param: Tensor) -> bool:
+        at = self._addresses[k]
+        return param.data_ptr() == at and param.nbytes == self._bytes[k] and param.stride() == self._strides[k]
+
+    def _restore_elsewhere(self, k: int) -> None:
+        """Put back the mean of a parameter whose memory was replaced while the sample was in it."""
+        place = self._places[k]
+        if place is None:
+            loop.plan([self.members[k]], self._rule).subtract(self._noises)
+        else:
+            copy = self._copies[place : place + self._sizes[k]]
+            self._params[k].copy_(copy.as_strided(self._shapes[k], self._strides[k]))
+
+    # The step
+
+    def all_finite(self, rows: Sequence[Row]) -> bool:
+        """Whether no gradient and no hhat is NaN or infinite."""
+        words: list[int] = []
+        for (k, _, _), (grad, hhat) in zip(rows, self._readable(rows), strict=True):
+            words += (self._sizes[k], grad.data_ptr())
+            if hhat is not None:
+                words += (self._sizes[k], hhat.data_ptr())
+        finite = ctypes.c_int()
+        self._run("varlearn_check", array("Q", words), 2, finite)
+        return bool(finite.value)
+
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
+        """Update the parameters, in one call. While a sample is in the weights, the means are read from the copies."""
+        if None in self._places:
+            self.restore()
+        from_copies = bool(self.is_in.value)
+        if from_copies and len(rows) < len(self.members):
+            self._restore_others({k for k, _, _ in rows})
+        words = self._step_words[:]
+        structures: dict[int, ctypes.Structure] = {}  # alive until the kernel has read them
+        for (k, _, _), (grad, hhat), its in zip(rows, self._readable(rows), settings, strict=True):
+            kind = id(its) if hhat is None else -id(its)
+            if kind not in structures:
+                structures[kind] = self._its.step_scalars(its, hhat is not None)
+                self._groups[id(self.members[k].group)][1].value = its.noise.key
+            row = _STEP_WORDS * k
+            words[row] = self._sizes[k]
+            if from_copies:
+                words[row + 2] = self._kept[k]
+            words[row + 5] = grad.data_ptr()
+            if hhat is not None:
+                words[row + 6] = hhat.data_ptr()
+            words[row + 10] = ctypes.addressof(structures[kind])
+        self._run(self._its.step, words, _STEP_WORDS, self.is_in if from_copies else None)
+        changed([self._params[k] for k, _, _ in rows])
+        self._read = None
+
+    def _restore_others(self, stepped: set[int]) -> None:
+        """Put back the means of the parameters that a step leaves out."""
+        words = self._draw_words[:]
+        for k in stepped:
+            words[_DRAW_WORDS * k] = 0
+        self._run("varlearn_restore", words, _DRAW_WORDS, None)
+        changed(self._params)
+
+    def _readable(self, rows: Sequence[Row]) -> list[tuple[Tensor, Tensor | None]]:
+        """Gradient and hhat of each row as the kernels read them; copies where they lie in memory in another way."""
+        if self._read is not None and self._read[0] is rows:
+            return self._read[1]
+        self.converted = 0
+        found: list[tuple[Tensor, Tensor | None]] = []
+        known = self._known_strides
+        for k, grad, hhat in rows:
+            if (
+                type(grad) is not Tensor
+                or grad.dtype is not _FLOAT32
+                or not grad.is_cpu
+                or grad.layout is not _STRIDED
+                or grad.stride() not in known[k]
+                or grad.is_neg()
+                or not grad.data_ptr()
+            ):
+                grad = self._in_order(k, grad)
+            found.append((grad, hhat if hhat is None else self._in_order(k, hhat)))
+        self._read = rows, found
+        return found
+
+    def _in_order(self, k: int, tensor: Tensor) -> Tensor:
+        if _is_readable(tensor) and same_order(self._params[k], tensor):
+            self._known_strides[k].add(tensor.stride())
+            return tensor
+        self.converted += 1
+        return torch.empty_like(self._params[k], requires_grad=False).copy_(tensor)
+
+    def fold(self, folds: Sequence[tuple[int, Fold]]) -> None:
+        """Average gradients and hhat with those of earlier samples."""
+        words: list[int] = []
+        structures: dict[tuple[object, ...], ctypes.Structure] = {}
+        others: list[tuple[int, Fold]] = []
+        for k, each in folds:
+            noise = each.noise
+            tensors = [each.grad, each.grad_mean, each.captured, each.estimate_mean]
+            if not all(t is None or (_is_readable(t) and same_order(self._params[k], t)) for t in tensors):
+                others.append((k, each))
+                continue
+            kind = (noise, each.approximation, each.count)
+            if kind not in structures:
+                structures[kind] = self._its.fold_scalars(each)
+            addresses = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+            hess = self.members[k].state[self._rule.curvature].data_ptr()
+            key = noise.of(self.members[k]).key
+            words += (self._sizes[k], *addresses, hess, key, ctypes.addressof(structures[kind]))
+        self._run(self._its.fold, array("Q", words), _FOLD_WORDS, None)
+        changed([each.grad_mean for _, each in folds if each.grad_mean is not None])
+        if others:
+            loop.plan(self.members, self._rule).fold(others)
+
+    def _run(self, kernel: str, words: array[int], width: int, done: ctypes.c_int | None) -> None:
+        """Call a kernel with a table, the number of threads that PyTorch uses, and where to say that it is done."""
+        address, count = words.buffer_info()
+        answer = None if done is None else ctypes.addressof(done)
+        getattr(self._kernels, kernel)(address, count // width, torch.get_num_threads(), answer)
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
+    is_plain = type(tensor) in PLAIN and tensor.dtype is _FLOAT32 and tensor.is_cpu and tensor.layout is _STRIDED
+    return is_plain and not tensor.is_neg() and (tensor.data_ptr() != 0 or tensor.numel() == 0)
+
+
+def changed(params: Sequence[Tensor]) -> None:
+    """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
+    if _INCREMENT_TAKES_LISTS:
+        increment_version(params)
+    else:
+        for param in params:
+            increment_version(param)

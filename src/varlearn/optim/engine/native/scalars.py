@@ -1,0 +1,102 @@
+"""The scalars that the kernels are handed, as the structures of kernel.c and ivon.h.
+
+They are computed in float64 and rounded to float32 once, as PyTorch does with Python numbers that meet a tensor. What
+is infinite in float32 becomes infinite here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import torch
+
+from varlearn.core import update
+from varlearn.optim.engine.plan import Fold, Noise, StepSettings
+
+_FLOAT32 = torch.float32
+_APPROXIMATIONS = {"reparam": 0, "squared_gradient": 1}
+_GIVEN = 2
+
+
+class Scale(ctypes.Structure):
+    """`Scale` of kernel.c: what sigma is made of."""
+
+    _fields_ = [(name, ctypes.c_float) for name in ("scale", "decay", "lowest")]
+
+
+class IvonHyper(ctypes.Structure):
+    """`IvonHyper` of ivon.h: the scalars of a step."""
+
+    _fields_ = [
+        ("approximation", ctypes.c_int64),
+        ("grad_factor", ctypes.c_float),
+        ("noise_scale", ctypes.c_float),
+        ("noise_decay", ctypes.c_float),
+        ("noise_lowest", ctypes.c_float),
+        ("beta1", ctypes.c_float),
+        ("grad_weight", ctypes.c_float),
+        ("hess_weight", ctypes.c_float),
+        ("decay", ctypes.c_float),
+        ("lowest", ctypes.c_float),
+        ("lowest_hess", ctypes.c_float),
+        ("debias", ctypes.c_float),
+        ("lr", ctypes.c_float),
+        ("clip_radius", ctypes.c_float),
+        ("prior_mean", ctypes.c_float),
+        ("largest", ctypes.c_float),
+        ("largest_mean", ctypes.c_float),
+    ]
+
+
+def of_draw(noise: Noise) -> Scale:
+    """The scale of sigma at a draw.
+
+    >>> scale = of_draw(Noise(key=0, ess=4.0, weight_decay=0.5, sign=-1.0))
+    >>> scale.scale, scale.decay
+    (-0.5, 0.5)
+    """
+    decay = noise.weight_decay
+    return Scale(noise.sign / math.sqrt(noise.ess), decay, update.lowest_precision(decay, _FLOAT32))
+
+
+def of_ivon_step(settings: StepSettings, is_given: bool) -> IvonHyper:
+    """The scalars of a step; `is_given` if hhat is handed over and not made from the gradient."""
+    hyper, noise, largest = settings.hyper, settings.noise, update.largest(_FLOAT32)
+    return IvonHyper(
+        approximation=_GIVEN if is_given else _APPROXIMATIONS[settings.approximation],
+        grad_factor=settings.grad_factor,
+        noise_scale=noise.sign * math.sqrt(noise.ess) * settings.grad_factor,
+        noise_decay=noise.weight_decay,
+        noise_lowest=update.lowest_precision(noise.weight_decay, _FLOAT32),
+        beta1=hyper.beta1,
+        grad_weight=(1.0 - hyper.beta1) * settings.grad_factor * settings.clip_factor,
+        hess_weight=1.0 - hyper.beta2,
+        decay=hyper.weight_decay,
+        lowest=update.lowest_precision(hyper.weight_decay, _FLOAT32),
+        lowest_hess=update.lowest_hess(hyper.weight_decay, _FLOAT32),
+        debias=1.0 / hyper.debias,
+        lr=hyper.lr,
+        clip_radius=min(hyper.clip_radius, largest),
+        prior_mean=settings.prior_mean,
+        largest=largest,
+        largest_mean=largest / max(1.0, hyper.weight_decay),
+    )
+
+
+def of_ivon_fold(fold: Fold) -> IvonHyper:
+    """The scalars of a running mean: `beta1` weighs the old mean, `grad_weight` the new value."""
+    noise = fold.noise
+    lowest = update.lowest_precision(noise.weight_decay, _FLOAT32)
+    return IvonHyper(
+        approximation=_APPROXIMATIONS[fold.approximation],
+        grad_factor=1.0,
+        noise_scale=noise.sign * math.sqrt(noise.ess),
+        noise_decay=noise.weight_decay,
+        noise_lowest=lowest,
+        decay=noise.weight_decay,
+        lowest=lowest,
+        beta1=fold.count / (fold.count + 1),
+        grad_weight=1.0 / (fold.count + 1),
+        largest=update.largest(_FLOAT32),
+    )

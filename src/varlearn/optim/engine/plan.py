@@ -1,0 +1,143 @@
+"""The interface of an engine: it makes a plan for a list of parameters and a rule, and the plan has five verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+from torch import Tensor
+
+from varlearn.core.noise import fold_in
+
+Approximation = Literal["reparam", "squared_gradient"]
+
+
+class Member(NamedTuple):
+    """A trainable parameter.
+
+    Attributes:
+        param: the parameter.
+        state: its state, with the tensors that the rule names.
+        group: its parameter group.
+        index: its number among all parameters of the optimizer; folded into the key of the noise.
+    """
+
+    param: Tensor
+    state: dict[str, Any]
+    group: dict[str, Any]
+    index: int
+
+
+class Noise(NamedTuple):
+    """The noise of one draw: what decides it, not the numbers.
+
+    Attributes:
+        key: of `core.noise`. Elements are numbered in the memory order of the parameter.
+        ess: lambda at the draw.
+        weight_decay: delta at the draw.
+        sign: -1 for the mirror image of a sample.
+    """
+
+    key: int
+    ess: float
+    weight_decay: float
+    sign: float = 1.0
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """(lambda, delta), from which sigma is made."""
+        return self.ess, self.weight_decay
+
+    def of(self, member: Member) -> Noise:
+        """From the noise of a parameter group to that of one of its parameters."""
+        return self._replace(key=fold_in(self.key, member.index))
+
+
+Noises = Mapping[int, Noise]  # id of a parameter group -> its noise
+
+
+class StepSettings(NamedTuple):
+    """What the parameters of one group that are at the same step have in common.
+
+    Attributes:
+        hyper: the scalars of the rule.
+        approximation: how hhat is made of one sample.
+        noise: of the group, in the sample at which the gradient was taken.
+        prior_mean: m0 as a number. A tensor "prior_mean" in a parameter's state replaces it.
+        grad_factor: multiplies the gradient before anything else (loss scale, sign).
+        clip_factor: multiplies the gradient in the momentum only, not in hhat.
+    """
+
+    hyper: Any
+    approximation: Approximation
+    noise: Noise
+    prior_mean: float = 0.0
+    grad_factor: float = 1.0
+    clip_factor: float = 1.0
+
+
+# Position among the plan's members, gradient, and hhat where it is already known.
+Row = tuple[int, Tensor, Tensor | None]
+
+
+class Fold(NamedTuple):
+    """Take one more sample of a step into the running means of ghat and hhat.
+
+    Attributes:
+        grad: of this sample, of any float dtype.
+        grad_mean: over the earlier samples, updated in place. None if only hhat is wanted.
+        estimate_mean: of hhat over the earlier samples, updated in place, in the state's dtype.
+        approximation: how hhat is made.
+        noise: of the group, in this sample.
+        count: number of earlier samples.
+        captured: receives a copy of the new `grad_mean`, if given.
+    """
+
+    grad: Tensor
+    grad_mean: Tensor | None
+    estimate_mean: Tensor
+    approximation: Approximation
+    noise: Noise
+    count: int
+    captured: Tensor | None = None
+
+
+class Plan(Protocol):
+    """How an engine computes a rule on a list of parameters; valid until one of them changes (`holds`).
+
+    Attributes:
+        engine: name of the engine, for diagnostics.
+        converted: how many gradients of the last step were copied first, into another memory order or dtype.
+    """
+
+    engine: str
+    converted: int
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The parameters."""
+        ...
+
+    def holds(self) -> bool:
+        """Whether parameters and state are still of the kind, and in the memory, that the plan was made for."""
+        ...
+
+    def draw(self, noises: Noises) -> None:
+        """Line 2: keep the mean and write m + sigma * epsilon into every parameter."""
+        ...
+
+    def restore(self) -> None:
+        """Put the mean back, bit for bit. It does nothing without a sample, and may be called again if interrupted."""
+        ...
+
+    def fold(self, folds: Sequence[tuple[int, Fold]]) -> None:
+        """Average the gradient and hhat of some parameters, by position, with those of earlier samples."""
+        ...
+
+    def all_finite(self, rows: Sequence[Row]) -> bool:
+        """Whether no gradient and no hhat is NaN or infinite."""
+        ...
+
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
+        """Lines 3 to 7 for some parameters. A sample that is still in the weights is taken out."""
+        ...

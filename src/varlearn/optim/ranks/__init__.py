@@ -1,0 +1,1 @@
+"""Several processes: one sample for each (DDP), uneven inputs (Join), sharded parameters (FSDP2)."""

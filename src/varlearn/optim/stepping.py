@@ -1,0 +1,149 @@
+"""One step: gather gradients, look for NaN, clip, and hand everything to the engines."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from varlearn.core.shards import PLAIN
+from varlearn.optim.engine.plan import Member, Plan, Row, StepSettings
+from varlearn.optim.ranks import fsdp
+from varlearn.optim.sampling.sample_average import SampleAverage
+
+Group = dict[str, Any]
+Work = list[tuple[Plan, list[Row]]]
+
+_log = logging.getLogger("varlearn")
+
+
+class Stepper:
+    """Takes the steps of an optimizer and counts those that it drops.
+
+    Args:
+        hyper: (parameter group, number of the step) -> the scalars of the rule.
+
+    Attributes:
+        skipped: steps that were dropped for NaN or infinite gradients.
+    """
+
+    def __init__(self, hyper: Callable[[Group, int], Any]) -> None:
+        self._hyper = hyper
+        self.skipped = 0
+
+    def take(
+        self,
+        average: SampleAverage,
+        plans: Sequence[Plan],
+        groups: Sequence[Group],
+        place: Callable[[], Sequence[int]],
+        scale: Tensor | None = None,
+        overflow: Tensor | None = None,
+    ) -> None:
+        """Update mean and state, or drop the step and leave them as they are.
+
+        Args:
+            average: the samples and their gradients.
+            plans: for the parameters that may have a gradient.
+            groups: all parameter groups.
+            place: where this rank is in training; asked for sharded parameters, whose ranks compare it.
+            scale: GradScaler's loss scale.
+            overflow: GradScaler's flag: above 0 the step is dropped.
+        """
+        if overflow is not None and float(overflow) > 0.0:
+            self.skipped += 1  # GradScaler lowers its scale and goes on
+            return
+        work = _gather(average, plans)
+        if not _all_finite(work, place):
+            self._drop(work, groups)
+            return
+        unscale = 1.0 if scale is None else 1.0 / float(scale)
+        clip = _clip_factors(work, groups, unscale)
+        known: dict[tuple[int, int], StepSettings] = {}
+        for plan, rows in work:
+            settings: list[StepSettings] = []
+            for k, grad, hhat in rows:
+                param, state, group, _ = plan.members[k]
+                state["step"] += 1
+                which = id(group), int(state["step"])
+                if which not in known:
+                    factor = -unscale if group["maximize"] else unscale
+                    known[which] = self._settings(group, average, which[1], factor, clip[id(group)])
+                if hhat is not None and param not in average.given:
+                    _follow(hhat, average.change(param, grad), known[which])
+                settings.append(known[which])
+            plan.step(rows, settings)
+
+    def _settings(self, group: Group, average: SampleAverage, step: int, factor: float, clip: float) -> StepSettings:
+        prior_mean = group.get("prior_mean")
+        number = 0.0 if prior_mean in (None, "init") else float(prior_mean)
+        approximation = group.get("hess_approx", "reparam")
+        return StepSettings(self._hyper(group, step), approximation, average.noise(group), number, factor, clip)
+
+    def _drop(self, work: Work, groups: Sequence[Group]) -> None:
+        bad = [
+            tuple(plan.members[row[0]].param.shape) for plan, rows in work for row in rows if not plan.all_finite([row])
+        ]
+        first = bad[0] if bad else "(of another rank's shard)"
+        self.skipped += 1
+        if any(group["nonfinite"] == "raise" for group in groups):
+            raise FloatingPointError(
+                f"NaN or infinite gradient in {len(bad)} parameter(s), the first of shape {first}; state and weights "
+                "are unchanged. Lower lr, raise hess_init or ess, or pass nonfinite='skip' to drop such steps"
+            )
+        if self.skipped == 1:
+            _log.warning("skipped a step: NaN or infinite gradient in %d parameter(s), first %s", len(bad), first)
+
+
+def _gather(average: SampleAverage, plans: Sequence[Plan]) -> Work:
+    """The rows of each plan: its trainable parameters that have a gradient."""
+    work: Work = []
+    estimates = average.estimates
+    for plan in plans:
+        grads = average.gradients([member.param for member in plan.members])
+        rows: list[Row] = []
+        for k, (member, grad) in enumerate(zip(plan.members, grads, strict=True)):
+            if grad is not None and member.param.requires_grad:
+                rows.append((k, grad, estimates.get(member.param) if estimates else None))
+        work.append((plan, rows))
+    return work
+
+
+def _all_finite(work: Work, place: Callable[[], Sequence[int]]) -> bool:
+    """Whether no gradient and no hhat is NaN or infinite, on any rank that has a part of a parameter."""
+    finite = all([plan.all_finite(rows) for plan, rows in work])
+    shards = [
+        member.param for plan, _ in work if plan.engine == "loop" for member in plan.members if not _is_plain(member)
+    ]
+    return fsdp.all_agree(shards, finite, place()) if shards else finite
+
+
+def _is_plain(member: Member) -> bool:
+    return type(member.param) in PLAIN
+
+
+def _clip_factors(work: Work, groups: Sequence[Group], unscale: float) -> dict[int, float]:
+    """Id of a group -> the factor that brings ghat to `max_grad_norm`, over the gradients of all groups."""
+    factors = {id(group): 1.0 for group in groups}
+    grads = [grad for _, rows in work for _, grad, _ in rows]
+    if grads and any([group["max_grad_norm"] is not None for group in groups]):
+        norms = torch._foreach_norm(grads, dtype=torch.float64)
+        squares = torch.stack(norms).cpu().square().view(-1, 1)
+        params = [plan.members[k].param for plan, rows in work for k, _, _ in rows]
+        total = math.sqrt(float(fsdp.combined(params, squares, "sum"))) * unscale
+        for group in groups:
+            if group["max_grad_norm"] is not None:
+                factors[id(group)] = min(1.0, float(group["max_grad_norm"]) / (total + 1e-6))
+    return factors
+
+
+def _follow(hhat: Tensor, change: Tensor | None, settings: StepSettings) -> None:
+    """Scale a mean of hhat, in place, as the gradient was scaled since: by the user, by a loss scale, by maximize."""
+    factor = None if settings.grad_factor == 1.0 else settings.grad_factor
+    for scale in (change, factor):
+        if scale is not None:
+            hhat.mul_(scale if settings.approximation == "reparam" else scale * scale)
