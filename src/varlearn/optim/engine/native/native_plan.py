@@ -81,17 +81,16 @@ class NativePlan:
         self._state_values = self._state_values_now()
         self._state_tensors = [value for value in self._state_values if value is not None]
         self._wishes = self._wishes_now()
-        self._addresses = self._addresses_now()
+        self._places_then = self._places_now()
+        self._state_places = self._state_places_now()
         self._sizes = [param.numel() for param in self._params]
-        self._bytes = self._bytes_now()
-        self._strides = [param.stride() for param in self._params]
         self._shapes = [param.shape for param in self._params]
-        self._known_strides = [{stride} for stride in self._strides]  # of gradients in the same memory order
+        self._known_strides = [{param.stride()} for param in self._params]  # of gradients in the same memory order
         self._noises: Noises = {}
         self._read: tuple[Sequence[Row], list[tuple[Tensor, Tensor | None]]] | None = None
-        self._copies, self._places = self._room(None if before is None else before._copies)
+        self._copies, self._copy_places = self._room(None if before is None else before._copies)
         first = self._copies.data_ptr()
-        self._kept = [0 if place is None else first + 4 * place for place in self._places]  # addresses
+        self._kept = [0 if place is None else first + 4 * place for place in self._copy_places]  # addresses
         self._groups = {id(each.group): (scalars.Scale(), ctypes.c_uint64()) for each in members}
         self._draw_words = self._draw_table()
         self._step_words = self._step_table()
@@ -135,18 +134,18 @@ class NativePlan:
     def holds(self) -> bool:
         """Whether every tensor is where it was: it can be moved, cast, resized or replaced behind its name."""
         return (
-            self._addresses == self._addresses_now()
-            and self._bytes == self._bytes_now()
-            and self._strides == [param.stride() for param in self._params]
+            self._places_then == self._places_now()
+            and self._state_places == self._state_places_now()
             and all(map(is_, self._state_values, self._state_values_now()))
             and self._wishes == self._wishes_now()
         )
 
-    def _addresses_now(self) -> list[int]:
-        return [tensor.data_ptr() for tensor in self._params] + [tensor.data_ptr() for tensor in self._state_tensors]
+    def _places_now(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Address, size in bytes and strides of each parameter."""
+        return [(param.data_ptr(), param.nbytes, param.stride()) for param in self._params]
 
-    def _bytes_now(self) -> list[int]:
-        return [tensor.nbytes for tensor in self._params] + [tensor.nbytes for tensor in self._state_tensors]
+    def _state_places_now(self) -> list[tuple[int, int]]:
+        return [(tensor.data_ptr(), tensor.nbytes) for tensor in self._state_tensors]
 
     def _state_values_now(self) -> list[Any]:
         names = (*self._rule.state, "prior_mean", "mean")
@@ -171,28 +170,24 @@ class NativePlan:
         """Put the means back, in one call."""
         if not self.is_in.value:
             return
-        words = self._draw_words
-        moved = [k for k, param in enumerate(self._params) if not self._is_in_place(k, param)]
-        if moved:
+        words, now = self._draw_words, self._places_now()
+        if now != self._places_then:
             words = words[:]
-            for k in moved:
-                self._restore_elsewhere(k)
-                words[_DRAW_WORDS * k] = 0
+            for k, (before, after) in enumerate(zip(self._places_then, now, strict=True)):
+                if before != after:
+                    self._restore_elsewhere(k)
+                    words[_DRAW_WORDS * k] = 0
         self._run("varlearn_restore", words, _DRAW_WORDS, self.is_in)
         changed(self._params)
 
-    def _is_in_place(self, k: int, param: Tensor) -> bool:
-        at = self._addresses[k]
-        return param.data_ptr() == at and param.nbytes == self._bytes[k] and param.stride() == self._strides[k]
-
     def _restore_elsewhere(self, k: int) -> None:
         """Put back the mean of a parameter whose memory was replaced while the sample was in it."""
-        place = self._places[k]
+        place = self._copy_places[k]
         if place is None:
             loop.plan([self.members[k]], self._rule).subtract(self._noises)
         else:
             copy = self._copies[place : place + self._sizes[k]]
-            self._params[k].copy_(copy.as_strided(self._shapes[k], self._strides[k]))
+            self._params[k].copy_(copy.as_strided(self._shapes[k], self._places_then[k][2]))
 
     # The step
 
@@ -209,7 +204,7 @@ class NativePlan:
 
     def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
         """Update the parameters, in one call. While a sample is in the weights, the means are read from the copies."""
-        if None in self._places:
+        if None in self._copy_places:
             self.restore()
         from_copies = bool(self.is_in.value)
         if from_copies and len(rows) < len(self.members):
