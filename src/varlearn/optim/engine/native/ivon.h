@@ -65,7 +65,8 @@ INLINE void estimate_block(Vec *estimate, int approximation, const Block *b, Wor
     EACH(k, TOGETHER) estimate[k] = clamp(estimate[k], -s->largest, s->largest);
 }
 
-INLINE void step_block(int approximation, const Block *b, Words counter, const IvonHyper *s)
+/* `past_cache`: the parameter held a sample, which nobody reads, and need not be fetched before it is overwritten. */
+INLINE void step_block(int approximation, int past_cache, const Block *b, Words counter, const IvonHyper *s)
 {
     const IvonHyper c = *s;
     Vec d[TOGETHER], g[TOGETHER], h[TOGETHER];
@@ -88,11 +89,15 @@ INLINE void step_block(int approximation, const Block *b, Words counter, const I
         Vec m = load(b->mean, k);
         Vec direction = g[k] * c.debias + c.decay * (m - load(b->prior_mean, k));
         direction = clamp(direction / at_least(h[k] + c.decay, c.lowest), -c.clip_radius, c.clip_radius);
-        store(b->param, k, clamp(m - c.lr * direction, -c.largest_mean, c.largest_mean));
+        m = clamp(m - c.lr * direction, -c.largest_mean, c.largest_mean);
+        if (past_cache)
+            stream(b->param, k, m);
+        else
+            store(b->param, k, m);
     }
 }
 
-INLINE void steps(int approximation, const IvonStep *task, int64_t start, int64_t stop)
+INLINE void steps(int approximation, int past_cache, const IvonStep *task, int64_t start, int64_t stop)
 {
     const IvonStep t = *task;
     const IvonHyper hyper = *t.hyper;
@@ -103,7 +108,7 @@ INLINE void steps(int approximation, const IvonStep *task, int64_t start, int64_
     for (; start + BLOCK <= stop; start += BLOCK) {
         Block b = {t.param + start, t.mean + start, t.momentum + start, t.hess + start, t.grad + start,
                    t.estimate ? t.estimate + start : NULL, t.prior_mean ? t.prior_mean + start : everywhere};
-        step_block(approximation, &b, counter_at(key, start), &hyper);
+        step_block(approximation, past_cache, &b, counter_at(key, start), &hyper);
     }
     if (start < stop) {
         float mean[BLOCK] = {0}, momentum[BLOCK] = {0}, hess[BLOCK] = {0}, grad[BLOCK] = {0}, estimate[BLOCK] = {0};
@@ -117,7 +122,7 @@ INLINE void steps(int approximation, const IvonStep *task, int64_t start, int64_
         if (t.prior_mean)
             memcpy(everywhere, t.prior_mean + start, bytes);
         Block b = {mean, mean, momentum, hess, grad, estimate, everywhere};
-        step_block(approximation, &b, counter_at(key, start), &hyper);
+        step_block(approximation, 0, &b, counter_at(key, start), &hyper);
         memcpy(t.param + start, mean, bytes);
         memcpy(t.momentum + start, momentum, bytes);
         memcpy(t.hess + start, hess, bytes);
@@ -128,16 +133,19 @@ INLINE void steps(int approximation, const IvonStep *task, int64_t start, int64_
 static int ivon_step_span(const void *task, int64_t start, int64_t stop, int past_cache)
 {
     const IvonStep *t = task;
-    (void)past_cache;
+    past_cache = past_cache && t->param != t->mean && (uintptr_t)t->param % sizeof(Vec) == 0;
     switch (t->hyper->approximation) {
     case REPARAM:
-        steps(REPARAM, t, start, stop);
+        if (past_cache)
+            steps(REPARAM, 1, t, start, stop);
+        else
+            steps(REPARAM, 0, t, start, stop);
         break;
     case SQUARED_GRADIENT:
-        steps(SQUARED_GRADIENT, t, start, stop);
+        steps(SQUARED_GRADIENT, 0, t, start, stop);
         break;
     default:
-        steps(GIVEN, t, start, stop);
+        steps(GIVEN, 0, t, start, stop);
     }
     return 1;
 }
