@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.integrations.test_transformers import SETTINGS, bert
+from tests.integrations.recording_trainer import SETTINGS, bert
 from tests.integrations.trainer_ranks import run
 from varlearn.core import update
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 
-from tests.integrations.test_transformers import optimizer_of, trainer
+from tests.integrations.recording_trainer import optimizer_of, trainer
 
 VARIANTS: dict[str, dict[str, Any]] = {"own mean": {"average_tokens_across_devices": False}, "default": {}}
 kept: list[Any] = []

@@ -44,6 +44,18 @@ def test_round_trip(path: Path, predictions) -> None:
             assert wanted == got
 
 
+def test_several_in_one_file_keep_their_names_and_their_order(path: Path) -> None:
+    several = {"test/mean": EXAMPLES[0], "test/averaged": EXAMPLES[1], "a": EXAMPLES[2]}
+    save_predictions(several, path)
+    again = load_predictions(path)
+    assert list(again) == list(several)
+    for name, wanted in several.items():
+        assert type(again[name]) is type(wanted)
+        assert again[name].seed == wanted.seed
+    assert torch.equal(again["test/mean"].log_probs, LOG_PROBS)
+    assert again["test/averaged"].targets is None
+
+
 def test_damage_and_other_files_are_refused(path: Path) -> None:
     save_predictions(EXAMPLES[0], path)
     data = bytearray(path.read_bytes())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from varlearn.files import sealed
+from varlearn.predict import Predictions, save_predictions
 
 
 @pytest.fixture
@@ -31,10 +31,11 @@ def folder(tmp_path: Path) -> Path:
     metrics["averaged"]["nll"] = 0.4375
     (out / "metrics.json").write_text(json.dumps(metrics))
     right, strange = torch.tensor([0.9, 0.8, 0.7, 0.4]), torch.tensor([0.5, 0.6, 0.5])
-    tensors = {}
+    test, noise = (torch.stack([one, 1 - one], 1).log() for one in (right, strange))
+    predictions = {}
     for kind in ("mean", "averaged"):
-        tensors[f"test/{kind}/log_probs"] = torch.stack([right, 1 - right], 1).log()
-        tensors[f"test/{kind}/targets"] = torch.zeros(4, dtype=torch.long)
-        tensors[f"noise/{kind}/log_probs"] = torch.stack([strange, 1 - strange], 1).log()
-    sealed.write(out / "predictions.safetensors", tensors, {"format": "test", "format_version": 1})
+        entropy, weights = torch.zeros(4), torch.ones(1)
+        predictions[f"test/{kind}"] = Predictions(test, torch.zeros(4, dtype=torch.long), entropy, weights)
+        predictions[f"noise/{kind}"] = Predictions(noise, None, entropy[:3], weights)
+    save_predictions(predictions, out / "predictions.safetensors")
     return out

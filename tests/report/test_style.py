@@ -5,6 +5,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
+from varlearn.files.atomic import WriteError
 from varlearn.report.style import INK, drawing, figure, save, svg, write
 
 
@@ -41,7 +42,7 @@ def test_half_a_file_is_never_seen(tmp_path: Path) -> None:
         path.write_text("ne")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(WriteError, match=r"cannot write .*page.html: No space left on device.*free space"):
         write(target, fails)
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

@@ -1,11 +1,14 @@
 """The page: what it says, that it stands alone, and that it is written whole."""
 
+import errno
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from varlearn.files.atomic import WriteError
 from varlearn.report import write_report
 
 FIGURES = (
@@ -106,3 +109,20 @@ def test_a_full_disk_leaves_the_old_page(folder: Path, monkeypatch: pytest.Monke
         write_report([folder], folder)
     assert page.read_bytes() == b"old"
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_full_disk_is_named_with_its_file_and_the_old_report_stays(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    before = write_report([folder], out).read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WriteError, match=r"cannot write .*out/.*: No space left on device.*free space") as caught:
+        write_report([folder], out)
+    assert caught.value.exit_code == 3
+    assert (out / "report.html").read_bytes() == before
+    assert not [path for path in out.rglob(".*")]

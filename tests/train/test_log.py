@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from varlearn.files.atomic import WriteError
-from varlearn.train.log import JsonLines, flat, open_logger
+from varlearn.train.log import JsonLines, numbers_of, open_logger
 
 
 def test_what_follows_the_kept_bytes_is_cut_off(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_a_missing_package_is_named_with_the_cure(name: str, tmp_path: Path, mon
 
 
 def test_bools_and_words_are_no_curves() -> None:
-    assert flat({"step": 1, "a": {"b": {"c": 2}}, "advice": "smaller"}) == {"a/b/c": 2.0}
+    assert numbers_of({"step": 1, "a": {"b": {"c": 2}}, "advice": "smaller"}) == {"a/b/c": 2.0}

@@ -17,6 +17,7 @@ from varlearn.cli.show import settings as show_settings
 from varlearn.methods import named
 from varlearn.recipes import recipe as named_recipe
 from varlearn.train.config import Run, to_json
+from varlearn.train.joined_names import flattened
 
 if TYPE_CHECKING:
     from varlearn.train import RunFolder
@@ -98,21 +99,9 @@ def show_metrics(folder: RunFolder) -> None:
     metrics = json.loads(folder.metrics.read_text(encoding="utf-8"))
     method = named(folder.read_run().optim.name)
     kinds = {"mean": "at the mean", "averaged": "averaged"} if method.averages else {"mean": method.name}
-    values = {kind: flat(metrics[kind]) for kind in kinds}
+    values = {kind: flattened(metrics[kind]) for kind in kinds}
     rows = [[name, *(_cell(values[kind][name]) for kind in kinds)] for name in values["mean"]]
     table(["metric", *kinds.values()], rows, title=str(folder.out), numbers=len(kinds))
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Entries of nested dicts by their joined names.
-
-    >>> flat({"nll": 0.5, "ood": {"svhn": {"auroc": 0.9}}})
-    {'nll': 0.5, 'ood.svhn.auroc': 0.9}
-    """
-    entries: dict[str, Any] = {}
-    for name, value in values.items():
-        entries |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return entries
 
 
 def _cell(value: Any) -> str:

@@ -71,8 +71,8 @@ def writing(path: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise WriteError(
-            f"cannot write {path}: {reason}. What was there before is untouched; free space, or make the folder "
-            "writable, and resume"
+            f"cannot write {path}: {reason}. What was there before is untouched; free space or make the folder "
+            "writable, then repeat the command (a training run: with --resume)"
         ) from error
 
 

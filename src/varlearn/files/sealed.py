@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -23,6 +24,7 @@ from varlearn.files.atomic import replacing
 KEY = "varlearn"
 _BLANK = "0" * 64
 _CHUNK = 1 << 20
+_CURE = "copy or write it again"
 
 
 class CorruptFileError(ValueError):
@@ -63,7 +65,10 @@ def read(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tu
         CorruptFileError: if any bit differs from what was written.
     """
     metadata = _verify(Path(path))
-    return load_file(path, device=str(device)), metadata
+    try:
+        return load_file(path, device=str(device)), metadata
+    except SafetensorError as error:
+        raise CorruptFileError(f"{path} has the right checksum but is no safetensors ({error}); {_CURE}") from error
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,17 +98,18 @@ def _seal(file: BinaryIO) -> None:
 
 
 def _verify(path: Path) -> dict[str, Any]:
-    cure = "copy or write it again"
     with open(path, "rb") as file:
         try:
             length, header = _header(file)
             metadata = json.loads(json.loads(header)["__metadata__"][KEY])
             claimed = metadata.pop("sha256")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptFileError(f"{path} has no readable varlearn header ({error!r}); {cure}") from error
-        actual = _digest(length, header.replace(str(claimed).encode(), _BLANK.encode()), file)
+            if not isinstance(claimed, str) or len(claimed) != len(_BLANK):
+                raise ValueError("sha256 is not 64 characters")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptFileError(f"{path} has no readable varlearn header ({error!r}); {_CURE}") from error
+        actual = _digest(length, header.replace(claimed.encode(), _BLANK.encode()), file)
     if actual != claimed:
-        raise CorruptFileError(f"{path} has SHA-256 {actual}, but was written with {claimed}: it is damaged; {cure}")
+        raise CorruptFileError(f"{path} has SHA-256 {actual}, but was written with {claimed}: it is damaged; {_CURE}")
     return metadata
 
 

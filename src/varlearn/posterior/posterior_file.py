@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from varlearn.core.shards import is_sharded
 from varlearn.files import sealed
+from varlearn.files.formats import CURE, FileFormatError, check_format, entry, rebuilding, shown
 from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.gaussian import DiagGaussian
@@ -73,16 +74,13 @@ def load(
 
     Raises:
         CorruptFileError: if a bit of the file has changed.
-        ValueError: if the file is no posterior, of a later version, or does not fit the model.
+        FileFormatError: if the file is no posterior, or of a later version.
+        ValueError: if the posterior does not fit the model.
     """
     tensors, metadata = sealed.read(path, device)
-    if metadata.get("format") != FORMAT:
-        raise ValueError(f"{path} has format {metadata.get('format')!r}, not {FORMAT!r}; give a file that save() wrote")
-    if metadata["format_version"] != FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has format_version {metadata['format_version']}; this varlearn reads {FORMAT_VERSION}, update it"
-        )
-    posterior = _rebuild(tensors, metadata["posterior"])
+    check_format(path, metadata, {FORMAT: (FORMAT_VERSION,)}, "save()")
+    with rebuilding(path, "a posterior"):
+        posterior = _rebuild(path, tensors, entry(path, metadata, "posterior", dict))
     if model is not None:
         for _, component in components(posterior):
             check_fits(component, model)
@@ -115,11 +113,21 @@ def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str,
     return tensors, description
 
 
-def _rebuild(tensors: Mapping[str, Tensor], description: Mapping[str, Any], prefix: str = "") -> Any:
-    if description["kind"] == "Mixture":
-        parts = [_rebuild(tensors, part, f"{number}/") for number, part in enumerate(description["components"])]
-        return Mixture(parts, description["weights"])
-    kind = _KINDS[description["kind"]]
+def _rebuild(
+    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], description: Mapping[str, Any], prefix: str = ""
+) -> Any:
+    where = f"the description of component {prefix[:-1]}" if prefix else "metadata['posterior']"
+    kind_name = entry(path, description, "kind", str, where)
+    if kind_name == "Mixture" and not prefix:
+        parts = [
+            _rebuild(path, tensors, part, f"{number}/")
+            for number, part in enumerate(entry(path, description, "components", list, where))
+        ]
+        return Mixture(parts, entry(path, description, "weights", list, where))
+    if kind_name not in _KINDS:
+        known = ", ".join([*_KINDS, *(() if prefix else ("Mixture",))])
+        raise FileFormatError(f"{path}: {where}['kind'] is {shown(kind_name)} and must be one of {known}; {CURE}")
+    kind = _KINDS[kind_name]
     arguments: dict[str, Any] = {
         part: {
             name.removeprefix(f"{prefix}{part}/"): value
@@ -128,11 +136,12 @@ def _rebuild(tensors: Mapping[str, Tensor], description: Mapping[str, Any], pref
         }
         for part in _PARTS[kind]
     }
-    if not description["has_fixed"]:
+    if not entry(path, description, "has_fixed", bool, where):
         arguments["fixed"] = None
     if kind is DiagGaussian:
-        arguments |= {"ess": description["ess"], "weight_decay": description["weight_decay"]}
-    return kind(**arguments, tied=description["tied"])
+        for name in ("ess", "weight_decay"):
+            arguments[name] = entry(path, description, name, (float, int, dict), where)
+    return kind(**arguments, tied=entry(path, description, "tied", dict, where))
 
 
 def _compact(numbers: Mapping[str, float]) -> float | dict[str, float]:

@@ -11,7 +11,7 @@ BATCH, EPOCHS, WARMUP_EPOCHS = 50, 200, 5
 
 
 @dataclass(frozen=True)
-class ImageSet:
+class SetSize:
     """What a recipe must know of a data set before it is loaded: training examples, and classes."""
 
     examples: int
@@ -19,10 +19,10 @@ class ImageSet:
 
 
 SETS = {
-    "cifar10": ImageSet(50_000, 10),
-    "cifar100": ImageSet(50_000, 100),
-    "tinyimagenet": ImageSet(100_000, 200),
-    "imagenet": ImageSet(1_281_167, 1_000),
+    "cifar10": SetSize(50_000, 10),
+    "cifar100": SetSize(50_000, 100),
+    "tinyimagenet": SetSize(100_000, 200),
+    "imagenet": SetSize(1_281_167, 1_000),
 }
 PAIRS = (
     *((data, model) for data in ("cifar10", "cifar100", "tinyimagenet") for model in

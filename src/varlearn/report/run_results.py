@@ -9,8 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from varlearn.files import sealed
 from varlearn.methods import METHODS
+from varlearn.predict import Predictions, load_predictions
+from varlearn.predict.predictions_file import AnyPredictions
 
 KINDS = ("mean", "averaged")
 
@@ -25,7 +26,7 @@ class ReadRun:
         env: `env.json`.
         log: the records of `log.jsonl`.
         metrics: `metrics.json`.
-        predictions: "SET/KIND/FIELD" -> tensor, e.g. "test/averaged/log_probs".
+        predictions: "SET/KIND" -> what was predicted, e.g. "test/averaged".
     """
 
     name: str
@@ -33,7 +34,7 @@ class ReadRun:
     env: dict[str, Any]
     log: list[dict[str, Any]]
     metrics: dict[str, Any]
-    predictions: dict[str, Tensor]
+    predictions: dict[str, AnyPredictions]
 
     @property
     def method(self) -> str:
@@ -57,10 +58,10 @@ class ReadRun:
 
     def classified(self, kind: str, examples: str = "test") -> tuple[Tensor, Tensor | None] | None:
         """Log-probabilities (N, C) and targets (N,) of a classifier; None of another run, or before predicting."""
-        log_probs = self.predictions.get(f"{examples}/{kind}/log_probs")
-        if log_probs is None or log_probs.dim() != 2 or log_probs.shape[1] < 2:
+        found = self.predictions.get(f"{examples}/{kind}")
+        if not isinstance(found, Predictions) or found.log_probs.shape[1] < 2:
             return None
-        return log_probs, self.predictions.get(f"{examples}/{kind}/targets")
+        return found.log_probs, found.targets
 
 
 def read_run(path: Path) -> ReadRun:
@@ -72,14 +73,14 @@ def read_run(path: Path) -> ReadRun:
     if not (path / "config.json").is_file():
         raise ValueError(f"{path} holds no run: config.json is missing; give the folder that varlearn train wrote to")
     predictions = path / "predictions.safetensors"
-    tensors = sealed.read(predictions)[0] if predictions.exists() else {}
+    found = load_predictions(predictions) if predictions.exists() else {}
     return ReadRun(
         name=path.resolve().name,
         config=_json(path / "config.json"),
         env=_json(path / "env.json"),
         log=_lines(path / "log.jsonl"),
         metrics=_json(path / "metrics.json"),
-        predictions=tensors,
+        predictions=found if isinstance(found, dict) else {},
     )
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+
+from varlearn.files.atomic import replacing, writing
 
 # Readable on white and on near-black, and told apart by people who do not see red and green as others do.
 COLORS = ("#4c8dd6", "#e08b2f", "#3aa37c", "#c2589b", "#8d7ae0", "#8c8c8c")
@@ -97,18 +97,16 @@ def save(made: Figure, stem: Path) -> tuple[Path, Path]:
 def write(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write a temporary file beside `path` and rename it: a reader never sees half a file.
 
+    Raises:
+        WriteError: naming the file, if the disk is full or the folder read-only.
+
+    >>> import os, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write(Path(folder, "page.html"), lambda path: path.write_text("whole"))
     ...     os.listdir(folder)
     ['page.html']
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        fill(Path(name))
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            fill(temporary)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from varlearn.files import sealed
 from varlearn.files.atomic import remove_orphans, sync_folder, writing
+from varlearn.files.formats import FileFormatError, check_format, entry, rebuilding
 from varlearn.files.nested import pack, unpack
 from varlearn.files.sealed import CorruptFileError
 from varlearn.train.run_errors import RunFolderError
@@ -121,14 +122,18 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         CorruptFileError: naming the file, if any bit of it has changed.
         RunFolderError: if it is sound and something else, or of a later version.
+        FileFormatError: if its description is malformed.
     """
     tensors, metadata = sealed.read(path)
-    if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, FORMAT_VERSION):
-        raise RunFolderError(
-            f"{path} has format {metadata.get('format')!r}, version {metadata.get('format_version')!r}; this varlearn "
-            f"reads {FORMAT!r}, version {FORMAT_VERSION}: move the file away, or update varlearn"
-        )
-    return unpack(metadata["state"], tensors)
+    try:
+        check_format(path, metadata, {FORMAT: (FORMAT_VERSION,)}, "varlearn train")
+    except FileFormatError as error:
+        raise RunFolderError(f"{error}, or move the file away") from error
+    with rebuilding(path, "a checkpoint"):
+        state = unpack(entry(path, metadata, "state", dict), tensors)
+        if not isinstance(state, dict):
+            raise TypeError(f"its state is a {type(state).__name__} and must be a dict")
+    return state
 
 
 def _step_of(path: Path) -> int:

@@ -7,27 +7,29 @@ that and writes `metrics.json`. Either can be repeated alone.
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from varlearn import metrics, posterior
 from varlearn.data.batches import Batches
-from varlearn.files import sealed
 from varlearn.files.atomic import write_text, writing
+from varlearn.files.formats import FileFormatError
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
 from varlearn.posterior.binding import write_into
 from varlearn.predict import (
     Predictions,
     RegressionPredictions,
     TokenPredictions,
+    load_predictions,
     predict,
     predict_regression,
     predict_tokens,
+    save_predictions,
 )
+from varlearn.predict.predictions_file import AnyPredictions
 from varlearn.train.build import build_batches, build_examples, build_method, build_model, build_ood
 from varlearn.train.config import Run
 from varlearn.train.run_errors import RunFolderError
@@ -35,17 +37,9 @@ from varlearn.train.run_folder import RunFolder
 from varlearn.train.tasks import Task, task_of
 from varlearn.types import Posterior, Sampler
 
-FORMAT = "varlearn.run_predictions"
-FORMAT_VERSION = 1
 AT_MEAN, AVERAGED = "mean", "averaged"
 
 Saved = DiagGaussian | LowRankGaussian | Mixture | Point
-AnyPredictions = Predictions | RegressionPredictions | TokenPredictions
-_KINDS: dict[Task, type] = {
-    "classification": Predictions,
-    "language": TokenPredictions,
-    "regression": RegressionPredictions,
-}
 
 
 def predict_run(
@@ -91,17 +85,16 @@ def predict_run(
     learned = posterior.load(folder.posterior, model, device)
     sources = sources_of(run, model, learned)
     sets = {"test": test} | {name: build_ood(run, name, test, root) for name in run.data.ood}
-    tensors: dict[str, Tensor] = {}
+    predictions: dict[str, AnyPredictions] = {}
     for set_name, examples in sets.items():
         batches = build_batches(run, examples, train=False)
         found: AnyPredictions | None = None
         for source, distribution in sources.items():
             if found is None or not isinstance(distribution, Point):  # a point has nothing to average
                 found = _predict(task, model, distribution, batches, run.evaluate.samples, run.seed, progress)
-            tensors |= {f"{set_name}/{source}/{name}": value for name, value in _tensors(found).items()}
-    description = {"format": FORMAT, "format_version": FORMAT_VERSION, "task": task, "seed": run.seed}
+            predictions[f"{set_name}/{source}"] = found
     with writing(folder.predictions):
-        sealed.write(folder.predictions, tensors, {**description, "sets": list(sets), "kind": type(learned).__name__})
+        save_predictions(predictions, folder.predictions)
     return folder.predictions
 
 
@@ -128,17 +121,17 @@ def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
     folder = RunFolder(Path(out))
     if not folder.predictions.exists():
         raise RunFolderError(f"{folder.predictions} is missing; predict first")
-    tensors, metadata = sealed.read(folder.predictions)
-    if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, FORMAT_VERSION):
-        raise RunFolderError(
-            f"{folder.predictions} has format {metadata.get('format')!r}, version {metadata.get('format_version')!r}, "
-            f"not {FORMAT!r}, version {FORMAT_VERSION}; predict again"
-        )
-    kind = _KINDS[metadata["task"]]
-    return {
-        name: {source: _rebuild(kind, tensors, f"{name}/{source}/", metadata["seed"]) for source in (AT_MEAN, AVERAGED)}
-        for name in metadata["sets"]
-    }
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        predictions = load_predictions(folder.predictions)
+    except FileFormatError as error:
+        raise RunFolderError(f"{error}, or predict again") from error
+    for name, one in predictions.items() if isinstance(predictions, dict) else ():
+        examples, _, source = name.rpartition("/")
+        found.setdefault(examples, {})[source] = one
+    if set(found.get("test", ())) != {AT_MEAN, AVERAGED}:
+        raise RunFolderError(f"{folder.predictions} has no predictions of a run's test set; predict again")
+    return found
 
 
 def score_run(out: str | Path) -> dict[str, Any]:
@@ -226,17 +219,6 @@ def _predict(
             return predict_tokens(model, source, batches, samples, seed, progress=progress)
         case "regression":
             return predict_regression(model, source, batches, samples, seed, progress=progress)
-
-
-def _tensors(found: AnyPredictions) -> dict[str, Tensor]:
-    values = {field.name: getattr(found, field.name) for field in fields(found)}
-    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
-
-
-def _rebuild(kind: type, tensors: dict[str, Tensor], prefix: str, seed: int) -> Any:
-    return kind(
-        **{field.name: tensors.get(prefix + field.name) for field in fields(kind) if field.name != "seed"}, seed=seed
-    )
 
 
 def _finite(value: Any) -> Any:

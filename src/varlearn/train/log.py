@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from varlearn.files.atomic import writing
+from varlearn.train.joined_names import flattened
 
 LOGGERS = ("tensorboard", "trackio", "wandb")
 
@@ -97,19 +98,14 @@ def open_logger(name: str, out: Path, config: Mapping[str, Any] | None = None) -
     raise ValueError(f"logger {name!r} is unknown; use one of {', '.join(LOGGERS)}")
 
 
-def flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a record under joined names, without its step.
 
-    >>> flat({"step": 3, "loss": 0.5, "eval": {"nll": 1}, "note": "x"})
+    >>> numbers_of({"step": 3, "loss": 0.5, "eval": {"nll": 1}, "note": "x"})
     {'loss': 0.5, 'eval/nll': 1.0}
     """
-    numbers: dict[str, float] = {}
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            numbers |= flat(value, f"{prefix}{name}/")
-        elif isinstance(value, (int, float)) and f"{prefix}{name}" != "step":
-            numbers[f"{prefix}{name}"] = float(value)
-    return numbers
+    values = flattened(record, "/")
+    return {name: float(one) for name, one in values.items() if isinstance(one, (int, float)) and name != "step"}
 
 
 class _TensorBoard:
@@ -125,7 +121,7 @@ class _TensorBoard:
 
     def write(self, record: Mapping[str, Any]) -> None:
         self._writer = self._writer or self._open()
-        for name, value in flat(record).items():
+        for name, value in numbers_of(record).items():
             self._writer.add_scalar(name, value, int(record["step"]))
 
     def close(self) -> None:
@@ -148,7 +144,7 @@ class _Tracker:
         package.init(project="varlearn", name=out.name, config=dict(config or {}))
 
     def write(self, record: Mapping[str, Any]) -> None:
-        self._package.log(flat(record), step=int(record["step"]))
+        self._package.log(numbers_of(record), step=int(record["step"]))
 
     def close(self) -> None:
         self._package.finish()

@@ -13,6 +13,7 @@ from typing import Any
 from varlearn.files.atomic import remove_orphans, write_text, writing
 from varlearn.train.checkpoint import Checkpoints
 from varlearn.train.config import Run, from_json, to_json
+from varlearn.train.joined_names import flattened
 from varlearn.train.run_errors import RunFolderError
 
 
@@ -147,12 +148,5 @@ def config_differences(before: Run, after: Run) -> dict[str, tuple[Any, Any]]:
     >>> config_differences(Run(seed=1), Run(seed=2))
     {'seed': (1, 2)}
     """
-    old, new = _dotted(asdict(before)), _dotted(asdict(after))
+    old, new = flattened(asdict(before)), flattened(asdict(after))
     return {key: (old[key], new[key]) for key in old if json.dumps(old[key]) != json.dumps(new[key])}
-
-
-def _dotted(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in values.items():
-        out |= _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return out

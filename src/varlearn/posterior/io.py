@@ -1,0 +1,6 @@
+"""Moved to `varlearn.posterior`; this path goes with version 0.3."""
+
+import varlearn.posterior as new
+from varlearn.files.moved import forwarding
+
+__getattr__ = forwarding(__name__, new)

@@ -1,0 +1,6 @@
+"""Moved to `varlearn.predict`; this path goes with version 0.3."""
+
+import varlearn.predict as new
+from varlearn.files.moved import forwarding
+
+__getattr__ = forwarding(__name__, new)
