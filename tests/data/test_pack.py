@@ -1,17 +1,19 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from varlearn.data import pack as parts
 from varlearn.data.errors import MissingDataError
-from varlearn.data.examples import pixel_statistics
+from varlearn.data.examples import Examples, pixel_statistics
 
 
 @pytest.mark.parametrize(
-    ("part", "n", "classes"), [("flowers102", 5000, 102), ("tinyimagenet", 5000, 200), ("cifar100", 2033, 100)]
+    ("read", "n", "classes"),
+    [(parts.flowers102_pack, 5000, 102), (parts.tinyimagenet_pack, 5000, 200), (parts.cifar100_pack, 2033, 100)],
 )
-def test_parts_of_sets(pack: Path, part: str, n: int, classes: int) -> None:
-    test = getattr(parts, f"{part}_pack")("test", pack)
+def test_parts_of_sets(pack: Path, read: Callable[..., Examples], n: int, classes: int) -> None:
+    test = read("test", pack)
     assert test.inputs.shape == (n, 3, 32, 32)
     assert len(test.targets.unique()) == len(test.classes) == classes
     assert test.mean == pixel_statistics(test.inputs[:])[0]

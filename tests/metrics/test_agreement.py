@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import wasserstein_distance
 
-from varlearn.metrics import agreement, chunks, total_variation, w2, w2_competition, wasserstein_per_example
+from varlearn.metrics import (
+    agreement,
+    chunks,
+    total_variation,
+    total_variation_per_example,
+    w2,
+    w2_competition,
+    wasserstein_per_example,
+)
 
 SIZES = {"s": st.integers(1, 12), "r": st.integers(1, 12), "n": st.integers(1, 6), "seed": st.integers(0, 10_000)}
 
@@ -25,6 +33,7 @@ def test_hand_worked_table() -> None:
     q = torch.tensor([[0.25, 0.25, 0.5], [0.0, 0.5, 0.5]], dtype=torch.float64).log()
     assert agreement(p, q) == 0.5  # the tie of the last row is class 1
     assert total_variation(p, q) == pytest.approx((0.25 + 0.5) / 2)
+    assert total_variation_per_example(p, q).tolist() == pytest.approx([0.25, 0.5])
     a, b = torch.tensor([[0.0, 0.0], [2.0, 0.0]]), torch.tensor([[1.0, 3.0], [5.0, 3.0]])
     assert w2_competition(a, b) == pytest.approx(((1 + 3) / 2 + 3) / 2)
     assert w2(a, b) == pytest.approx((math.sqrt((1 + 9) / 2) + 3) / 2)

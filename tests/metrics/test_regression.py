@@ -17,6 +17,7 @@ from varlearn.metrics import (
     crps_samples_per_example,
     gaussian_interval,
     gaussian_nll,
+    gaussian_nll_per_example,
     interval_coverage,
     merge_means,
     rmse,
@@ -48,6 +49,7 @@ def test_nll_rmse_and_coverage_agree_with_scipy(n: int, seed: int, cut: int) -> 
     mean, variance, y = draw(n, seed)
     density = norm(mean.numpy(), variance.sqrt().numpy())
     assert gaussian_nll(mean, variance, y) == pytest.approx(-density.logpdf(y.numpy()).mean(), rel=1e-10)
+    np.testing.assert_allclose(gaussian_nll_per_example(mean, variance, y), -density.logpdf(y.numpy()), rtol=1e-10)
     parts = [slice(i, i + cut) for i in range(0, n, cut)]
     merged = math.sqrt(merge_means([(rmse(mean[part], y[part]) ** 2, len(y[part])) for part in parts]))
     assert merged == pytest.approx(math.sqrt(((mean - y) ** 2).mean().item()), rel=1e-10)

@@ -8,7 +8,7 @@ import torch
 from scipy.special import erf, softmax
 from torch.nn.functional import cross_entropy
 
-from varlearn.models import GPT2, gpt2_10m, gpt2_tiny
+from varlearn.models import GPT2, gpt2_3m, gpt2_10m, gpt2_125m, gpt2_355m, gpt2_773m, gpt2_tiny
 
 
 def normalize(x, weight):
@@ -34,6 +34,25 @@ def equations(model, tokens, heads):
         inner = normalize(x, get["feedforward_norm.weight"]) @ get["feedforward.inner.weight"].T
         x = x + (inner * (1 + erf(inner / math.sqrt(2))) / 2) @ get["feedforward.out.weight"].T
     return normalize(x, weights["norm.weight"]) @ weights["tokens.weight"].T
+
+
+@pytest.mark.parametrize(
+    ("build", "layers", "heads", "width"),
+    [
+        (gpt2_125m, 12, 12, 768),
+        (gpt2_355m, 24, 16, 1024),
+        (gpt2_773m, 36, 20, 1280),
+        (gpt2_10m, 8, 5, 320),
+        (gpt2_3m, 4, 4, 256),
+        (gpt2_tiny, 2, 2, 32),
+    ],
+)
+def test_sizes(build, layers, heads, width):
+    with torch.device("meta"):
+        model = build(vocab=10, context=7)
+    assert len(model.blocks) == layers
+    assert model.blocks[0].attention.heads == heads
+    assert (model.tokens.weight.shape, model.positions.weight.shape) == ((10, width), (7, width))
 
 
 def test_equals_the_equations():

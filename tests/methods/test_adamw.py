@@ -1,0 +1,31 @@
+"""AdamW as a method: its settings, and the point that results."""
+
+import torch
+from torch import nn
+
+from tests.methods.test_ivon import FACTS, Quadratic
+from varlearn.methods import Optim
+from varlearn.methods.adamw import AdamWMethod
+from varlearn.posterior import Point
+
+
+def test_settings_reach_the_optimizer() -> None:
+    method = AdamWMethod(Optim("adamw", lr=0.3, beta1=0.8, beta2=0.95, weight_decay=0.1))
+    optimizer = method.optimizer(nn.Linear(1, 1), FACTS)
+    assert type(optimizer) is torch.optim.AdamW
+    group = optimizer.param_groups[0]
+    assert (group["lr"], group["weight_decay"], tuple(group["betas"])) == (0.3, 0.1, (0.8, 0.95))
+
+
+def test_one_pass_per_batch_and_the_weights_as_a_point() -> None:
+    training = Quadratic(method := AdamWMethod(Optim("adamw")))
+    (loss,) = method.gradients(training, torch.ones(1))
+    assert training.calls == [(training.model.weight.item(), None, False)]
+    assert loss.item() == training.loss(torch.ones(1)).item()
+    found = method.finish(training, [])
+    assert isinstance(found, Point)
+    assert torch.equal(found.mean["weight"], training.model.weight.detach())
+    with torch.no_grad():
+        training.model.weight.add_(1.0)
+    assert not torch.equal(found.mean["weight"], training.model.weight.detach())
+    assert (method.predictor(found), method.averages, method.diagnostics(training)) == (found, False, {})
