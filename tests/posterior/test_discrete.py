@@ -99,3 +99,13 @@ def test_refusals(parts: list, weights: list | None, message: str) -> None:
 def test_a_point_refuses_what_is_no_weight() -> None:
     with pytest.raises(ValueError, match="NaN"):
         point(math.nan)
+
+
+def test_at_the_mean_a_point_is_itself_and_a_mixture_an_ensemble_of_means() -> None:
+    point = Point({"w": torch.ones(2)})
+    wide = DiagGaussian({"w": torch.zeros(2)}, {"w": torch.ones(2)}, ess=1.0)
+    assert point.at_mean() is point
+    found = Mixture((wide, point), weights=(3.0, 1.0)).at_mean()
+    assert found.weights == (0.75, 0.25)
+    assert all(isinstance(component, Point) for component in found.components)
+    assert torch.equal(found.mean["w"], torch.full((2,), 0.25))

@@ -8,9 +8,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tests.train.tiny import load, tiny_run
+from varlearn.methods import Facts
 from varlearn.posterior import DiagGaussian, Point
 from varlearn.train.build import build_batches, build_method, build_model
-from varlearn.train.config import Model, Run
+from varlearn.train.config import Data, Model, Run
 from varlearn.train.processes import Processes
 from varlearn.train.training import Training, compile_in_place
 
@@ -198,3 +199,13 @@ def test_all_blocks_of_a_network_are_compiled() -> None:
     with torch._dynamo.config.patch(recompile_limit=8, fail_on_recompile_limit_hit=True):
         compile_in_place(model)
         torch.testing.assert_close(model.blocks(inputs), expected)
+
+
+@pytest.mark.parametrize(("data", "model", "n", "terms"), [("blobs", "mlp", 96, 1), ("letters", "gpt2_tiny", 768, 5)])
+def test_facts_count_the_terms_of_the_loss(data: str, model: str, n: int, terms: int) -> None:
+    """Examples, or tokens of a text; a step has those of all micro-batches."""
+    run = tiny_run(accumulate=2, steps=7, max_grad_norm=0.5)
+    run = replace(run, seed=3, model=Model(model, 3), data=Data(data, batch_size=4, context=5))
+    facts = training_of(run).facts
+    task = "classification" if terms == 1 else "language"
+    assert facts == Facts(n, batch_size=4 * terms * 2, steps=7, task=task, seed=3, max_grad_norm=0.5)

@@ -1,41 +1,34 @@
-"""Variational SGD: the gradient at a sample around the weights, with one standard deviation for all of them."""
+"""Variational SGD: plain gradient steps at samples of the weights; the curvature is a running average."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
-from varlearn.core.noise import derive_key
+from varlearn.core import update
+from varlearn.core.rule import Rule as UpdateRule
 from varlearn.methods import Facts, Optim, VariationalMethod
 from varlearn.methods.parameter_groups import parameter_groups
+from varlearn.optim.variational import VariationalOptimizer
 from varlearn.setting_checks import Rule, positive
 
 
-class VariationalSGD(torch.optim.SGD):
-    """SGD whose blocks show m + std * noise; the noise is a function of the seed and the number of the block."""
+def step(values: tuple[Tensor, ...], grad: Tensor, hhat: Tensor, hyper: dict, prior_mean: Tensor | float) -> tuple:
+    """m - lr (ghat + delta (m - m0)), and h as an average of hhat."""
+    mean, hess = values
+    mean = mean - hyper["lr"] * (grad + hyper["weight_decay"] * (mean - prior_mean))
+    return mean, (hess + hyper["hess_rate"] * (hhat - hess)).clamp_min(0.0)
 
-    def __init__(self, groups: list, lr: float, momentum: float, **fixed: float) -> None:
-        super().__init__([group | fixed | {"draws": 0} for group in groups], lr=lr, momentum=momentum)
 
-    @contextmanager
-    def sampled_params(self, train: bool = False) -> Iterator[None]:
-        group = self.param_groups[0]
-        generator = torch.Generator().manual_seed(derive_key(int(group["seed"]), group["draws"]))
-        means = [param.detach().clone() for param in group["params"]]
-        with torch.no_grad():
-            for param in group["params"]:
-                std = (group["ess"] * (group["hess_init"] + group["weight_decay"])) ** -0.5
-                param.add_(torch.randn(param.shape, generator=generator), alpha=std)
-        yield
-        with torch.no_grad():
-            for param, mean in zip(group["params"], means, strict=True):
-                param.copy_(mean)
-        group["draws"] += 1
+class VariationalSGD(VariationalOptimizer):
+    """An optimizer with few hyperparameters; samples, checkpoints and averages over processes are inherited."""
+
+    rule = UpdateRule("vsgd", ("hess",), {"hess": "hess_init"}, "hess", update.hess_estimate, step)
+
+    def _hyper(self, group: dict[str, Any], step: int) -> dict[str, float]:
+        return {name: group[name] for name in ("lr", "weight_decay", "hess_rate")}
 
 
 @dataclass(frozen=True)
@@ -43,13 +36,13 @@ class VariationalSGDSettings(Optim):
     """Settings of variational SGD.
 
     Attributes:
-        std: standard deviation of every weight.
+        std: standard deviation of every weight at first.
     """
 
     RULES: ClassVar[dict[str, Rule]] = Optim.RULES | {"std": positive("0.01 is small beside most weights")}
 
     name: str = "vsgd"
-    lr: float = 0.1
+    lr: float = 0.5
     std: float = 0.01
 
 
@@ -60,10 +53,9 @@ class VariationalSGDMethod(VariationalMethod[VariationalSGDSettings]):
     label = "Variational SGD"
     cost = "forward and backward pass per sample; two copies of the weights"
     Settings = VariationalSGDSettings
-    clips_itself = False
 
     def optimizer(self, model: nn.Module, facts: Facts) -> VariationalSGD:
-        settings = self.settings
-        hess = 1.0 / (facts.n * settings.std**2) - settings.weight_decay
-        fixed = {"ess": float(facts.n), "hess_init": hess, "seed": facts.seed}
-        return VariationalSGD(parameter_groups(model, settings), settings.lr, settings.beta1, **fixed)
+        own, ess = self.settings, float(facts.n)
+        defaults = {"lr": own.lr, "ess": ess, "weight_decay": own.weight_decay, "hess_rate": 1.0 / facts.steps}
+        defaults |= {"hess_init": 1.0 / (ess * own.std**2), "max_grad_norm": facts.max_grad_norm, "seed": facts.seed}
+        return VariationalSGD(parameter_groups(model, own), defaults)
