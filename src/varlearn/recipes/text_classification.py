@@ -18,7 +18,7 @@ class TextSet:
     Attributes:
         examples: to train on.
         classes: to tell apart.
-        epochs: passes over the examples.
+        epochs: passes over the examples; our choice, the paper states none.
         context: words that a text is cut to.
         small: name of the stand-in.
         small_context: words there.
