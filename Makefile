@@ -23,7 +23,7 @@ export MALLOC_TRIM_THRESHOLD_ ?= 17179869184
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow demo bench bench-dist check lint format clean
+.PHONY: help setup test test-slow demo bench bench-dist graph check lint format clean
 
 help: ## List these targets
 	@echo "usage: make <target>"
@@ -43,6 +43,9 @@ demo: $(READY) ## Train AdamW, SGD and IVON on small digits, compare their calib
 
 bench: $(READY) ## Run the benchmarks
 	@$(PY) -m benchmarks.run $(ARGS)
+
+graph: $(READY) ## Draw the imports again: docs/imports.svg and docs/imports-optim.svg
+	@$(PY) -m tools.import_graph
 
 bench-dist: $(READY) ## Time a step of IVON and of AdamW on two processes, DDP and FSDP2
 	@$(PY) -m benchmarks.dist $(ARGS)
