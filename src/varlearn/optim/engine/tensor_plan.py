@@ -142,7 +142,7 @@ class TensorPlan:
         params = [local(member.param) for member in own]
         is_kept = _keeps_mean(own[0])
         mean = chunk.join([self._mean(k) for k in chunk.positions] if is_kept else params)
-        epsilon = chunk.normals([noise.of(member).key for member in own], hess).mul_(sign * noise.sign)
+        epsilon = scaled(chunk.normals([noise.of(member).key for member in own], hess), sign * noise.sign)
         sample = update.sample(mean, update.std(hess, *noise.scale), epsilon)
         chunk.put(params, bounded(sample, params[0].dtype))
 
@@ -202,7 +202,7 @@ class TensorPlan:
         places = [means, *([local(member.state[name]) for member in own] for name in self._rule.state)]
         values = tuple(chunk.join(tensors) for tensors in places)
         hess = values[1 + self._rule.state.index(self._rule.curvature)]
-        grad = chunk.join(grads).to(hess.dtype) * its.grad_factor
+        grad = scaled(chunk.join(grads).to(hess.dtype), its.grad_factor)
         if hhats[0] is None:
             hhat = self._estimate(chunk, own, its.approximation, its.noise, grad, hess)
         else:
@@ -210,7 +210,7 @@ class TensorPlan:
         prior_mean = its.prior_mean
         if "prior_mean" in own[0].state:
             prior_mean = chunk.join([local(member.state["prior_mean"]) for member in own])
-        after = self._rule.step(values, grad.mul_(its.clip_factor), hhat, its.hyper, prior_mean)
+        after = self._rule.step(values, scaled(grad, its.clip_factor), hhat, its.hyper, prior_mean)
         bounded(after[0], params[0].dtype)
         for tensors, new in zip(places, after, strict=True):
             chunk.put(tensors, new)
@@ -221,7 +221,7 @@ class TensorPlan:
         self, chunk: Chunk, own: Sequence[Member], approximation: str, noise: Noise, grad: Tensor, hess: Tensor
     ) -> Tensor:
         def epsilon() -> Tensor:
-            return chunk.normals([noise.of(member).key for member in own], hess).mul_(noise.sign)
+            return scaled(chunk.normals([noise.of(member).key for member in own], hess), noise.sign)
 
         return self._rule.estimate(approximation, grad, hess, epsilon, *noise.scale)
 
@@ -287,6 +287,11 @@ def fold_in_mean(mean: Tensor, value: Tensor | None, count: int) -> None:
 def refresh_mean(param: Tensor, mean: Tensor) -> None:
     """Take over what was written into a float16 or bfloat16 parameter from outside; elsewhere keep the finer mean."""
     torch.where(mean.to(param.dtype) == param, mean, param.to(mean.dtype), out=mean)
+
+
+def scaled(values: Tensor, factor: float) -> Tensor:
+    """`values * factor`; the tensor itself where the factor is 1."""
+    return values if factor == 1.0 else values * factor
 
 
 def bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
