@@ -16,8 +16,11 @@ class Rule(NamedTuple):
         state: the state tensors beside the mean, in the order in which `step` takes them.
         initial: state tensor -> the hyperparameter that it starts at. The others start at 0.
         curvature: the one of them that sigma is made of: sigma = 1 / sqrt(ess (curvature + weight_decay)).
+        std: (curvature, ess, weight_decay) -> sigma. The last two are numbers; tensors where parameters with scales of
+            their own are computed together.
         estimate: (approximation, grad, curvature, epsilon, ess, weight_decay) -> hhat of one sample. `epsilon` makes
             the standard normals of the sample when it is called; not every approximation needs them.
+        has_products: whether hhat is a product with the noise, so that several samples need the mean of products.
         step: (values, grad, hhat, hyper, prior_mean) -> the mean and the state tensors after a step.
     """
 
@@ -25,5 +28,7 @@ class Rule(NamedTuple):
     state: tuple[str, ...]
     initial: Mapping[str, str]
     curvature: str
-    estimate: Callable[[str, Tensor, Tensor, Callable[[], Tensor], float, float], Tensor]
+    std: Callable[..., Tensor]
+    estimate: Callable[..., Tensor]
     step: Callable[[tuple[Tensor, ...], Tensor, Tensor, Any, Tensor | float], tuple[Tensor, ...]]
+    has_products: bool = True

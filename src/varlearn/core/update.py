@@ -233,6 +233,7 @@ RULE = Rule(
     state=("momentum", "hess"),
     initial={"hess": "hess_init"},
     curvature="hess",
+    std=std,
     estimate=hess_estimate,
     step=lambda values, *rest: step(Gaussian(*values), *rest),
 )

@@ -3,5 +3,7 @@
 from varlearn.optim.diagnostics import GroupDiagnostics
 from varlearn.optim.ivon import IVON
 from varlearn.optim.objective import elbo
+from varlearn.optim.prior_widths import prior_widths
+from varlearn.optim.vadamw import VAdamW
 
-__all__ = ["IVON", "GroupDiagnostics", "elbo"]
+__all__ = ["IVON", "GroupDiagnostics", "VAdamW", "elbo", "prior_widths"]

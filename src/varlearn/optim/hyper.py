@@ -26,12 +26,15 @@ _NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
     "ess": (_POSITIVE, "use the number of training examples"),
     "hess_init": (_POSITIVE, "0.01 to 1 is typical"),
     "weight_decay": (_NON_NEGATIVE, "use the value that works for SGD, or 1e-6 to 1e-5 for transformers"),
+    "eps": (_NON_NEGATIVE, "1e-8 is usual"),
+    "n": (_POSITIVE, "use the number of training examples, or of tokens for a language model"),
+    "batch_size": (_POSITIVE, "use the number of examples (or tokens) that the loss of a step is a mean over"),
     "clip_radius": (("> 0", lambda value: value > 0.0), "use math.inf for no clipping, or 1e-3 for transformers"),
 }
 _INTEGERS = {"mc_samples": 1, "seed": 0, "draws": 0}  # the least that each may be
 _FLAGS = ("rescale_lr", "debias", "maximize")
 _CHOICES = {
-    "hess_approx": ("reparam", "squared_gradient"),
+    "hess_approx": ("reparam", "squared_gradient", None),
     "noise": ("independent", "shared"),
     "nonfinite": ("skip", "raise"),
     "memory": ("fast", "lean"),
@@ -51,11 +54,12 @@ def normalize(group: dict[str, Any]) -> None:
     if "betas" in group:
         beta1, beta2 = _pair(group["betas"])
         group["betas"] = (group.pop("beta1", beta1), group.pop("beta2", beta2))
-    approximation = group.get("hess_approx", "reparam")
+    approximation = group.get("hess_approx")
+    if approximation is None and "hess_init" not in group:
+        return
     if not isinstance(approximation, str) or approximation not in _APPROXIMATIONS:
         raise ValueError(_message("hess_approx", approximation, f"one of {sorted(_APPROXIMATIONS)}", "use 'reparam'"))
-    if "hess_approx" in group:
-        group["hess_approx"] = _APPROXIMATIONS[approximation]
+    group["hess_approx"] = _APPROXIMATIONS[approximation]
 
 
 def check(group: dict[str, Any]) -> None:
@@ -89,6 +93,8 @@ def check(group: dict[str, Any]) -> None:
     prior_mean = group.get("prior_mean")
     if prior_mean not in (None, "init"):
         _check_number("prior_mean", prior_mean, "finite", math.isfinite, "use None, a number, 'init' or tensors")
+    if group.get("prior_width") is not None:
+        _check_number("prior_width", group["prior_width"], *_POSITIVE, "use 1 for shallow networks and embeddings")
     if group.get("max_grad_norm") is not None:
         _check_number("max_grad_norm", group["max_grad_norm"], *_POSITIVE, "use None for no clipping, or 1.0")
 

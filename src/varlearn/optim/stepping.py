@@ -43,6 +43,7 @@ class Stepper:
         place: Callable[[], Sequence[int]],
         scale: Tensor | None = None,
         overflow: Tensor | None = None,
+        unclip: float = 1.0,
     ) -> None:
         """Update mean and state, or drop the step and leave them as they are.
 
@@ -53,6 +54,7 @@ class Stepper:
             place: where this rank is in training; asked for sharded parameters, whose ranks compare it.
             scale: GradScaler's loss scale.
             overflow: GradScaler's flag: above 0 the step is dropped.
+            unclip: factor that undoes the user's clipping, for hhat.
         """
         if overflow is not None and float(overflow) > 0.0:
             self.skipped += 1  # GradScaler lowers its scale and goes on
@@ -72,17 +74,19 @@ class Stepper:
                 which = id(group), int(state["step"])
                 if which not in known:
                     factor = -unscale if group["maximize"] else unscale
-                    known[which] = self._settings(group, average, which[1], factor, clip[id(group)])
+                    known[which] = self._settings(group, average, which[1], factor, clip[id(group)], unclip)
                 if hhat is not None and param not in average.given:
                     _follow(hhat, average.change(param, grad), known[which])
                 settings.append(known[which])
             plan.step(rows, settings)
 
-    def _settings(self, group: Group, average: SampleAverage, step: int, factor: float, clip: float) -> StepSettings:
+    def _settings(
+        self, group: Group, average: SampleAverage, step: int, factor: float, clip: float, unclip: float
+    ) -> StepSettings:
         prior_mean = group.get("prior_mean")
         number = 0.0 if prior_mean in (None, "init") else float(prior_mean)
-        approximation = group.get("hess_approx", "reparam")
-        return StepSettings(self._hyper(group, step), approximation, average.noise(group), number, factor, clip)
+        how = group["hess_approx"], average.noise(group), number, factor, clip, unclip
+        return StepSettings(self._hyper(group, step), *how)
 
     def _drop(self, work: Work, groups: Sequence[Group]) -> None:
         bad = [

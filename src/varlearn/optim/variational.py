@@ -13,7 +13,7 @@ from torch import Tensor
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.core.shards import local
 from varlearn.optim import hyper, state
-from varlearn.optim.engine.plan import Member, Noise
+from varlearn.optim.engine.plan import Member, Noise, Noises
 from varlearn.optim.ranks.ranked import Ranked
 from varlearn.optim.sampling.gradient_guard import GradientGuard
 from varlearn.optim.sampling.members import Members
@@ -38,7 +38,7 @@ COMMON: dict[str, Any] = {
     "foreach": None,
     "fused": None,
     "maximize": False,
-    "hess_approx": "reparam",
+    "hess_approx": None,
     "draws": 0,
 }
 
@@ -219,15 +219,19 @@ class VariationalOptimizer(Ranked, SavedState):
         self._guard.watch([member.param for member in members])
         if train or self._has_shards():  # one rank alone may evaluate a model of its own
             self._agree()
-        noises = {
-            id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
-            for group in self.param_groups
-        }
+        noises = self._noises(members, train)
         self._eval_draws += not train
         sample = Sample(train, members, noises)
         if train:
             self._collect_products(sample)
         return sample
+
+    def _noises(self, members: Sequence[Member], train: bool) -> Noises:
+        """The noise of each group, with the scale of sigma at this draw."""
+        return {
+            id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
+            for group in self.param_groups
+        }
 
     def _draw_key(self, group: dict[str, Any], train: bool) -> int:
         if train:
@@ -306,7 +310,11 @@ class VariationalOptimizer(Ranked, SavedState):
         self._step_bytes = average.bytes
         plans = self._members.plans(_all_members(average.samples))
         scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        self._stepper.take(average, plans, self.param_groups, self._place, scale, overflow)
+        self._stepper.take(average, plans, self.param_groups, self._place, scale, overflow, self._unclip_factor())
+
+    def _unclip_factor(self) -> float:
+        """Multiplies the gradient that the curvature is estimated from; above 1 where the user has clipped it."""
+        return 1.0
 
     def _show_mean(self) -> None:
         """Close the sample of `train()` or of a closure. After a step this writes nothing: the mean is there."""

@@ -46,6 +46,13 @@ class FlatChunk(NamedTuple):
         else:
             torch._foreach_copy_([flat(tensor) for tensor in tensors], list(values.split(self.sizes)))
 
+    def spread(self, values: Sequence[float], like: Tensor) -> Tensor | float:
+        """One number where all are equal; else the number of its parameter for each element."""
+        if len(set(values)) == 1:
+            return values[0]
+        numbers = torch.tensor(values, dtype=like.dtype, device=like.device)
+        return numbers.repeat_interleave(torch.tensor(self.sizes, device=like.device))
+
     def normals(self, keys: Sequence[int], like: Tensor) -> Tensor:
         """The noise of all parameters by few operations."""
         parts = joined_normals([advanced(key, self.start // 2) for key in keys], self.sizes, like.dtype, like.device)

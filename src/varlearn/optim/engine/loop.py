@@ -29,6 +29,10 @@ class WholeParameter(NamedTuple):
         """Copy the values."""
         tensors[0].copy_(values)
 
+    def spread(self, values: Sequence[float], like: Tensor) -> Tensor | float:
+        """The number."""
+        return values[0]
+
     def normals(self, keys: Sequence[int], like: Tensor) -> Tensor:
         """The noise in the memory order of `like`; of a shard, the numbers that its elements have in the whole."""
         key, grid = place(self.param, keys[0])

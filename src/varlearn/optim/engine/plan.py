@@ -9,7 +9,7 @@ from torch import Tensor
 
 from varlearn.core.noise import fold_in
 
-Approximation = Literal["reparam", "squared_gradient"]
+Approximation = Literal["reparam", "squared_gradient"] | None
 
 
 class Member(NamedTuple):
@@ -53,7 +53,8 @@ class Noise(NamedTuple):
         return self._replace(key=fold_in(self.key, member.index))
 
 
-Noises = Mapping[int, Noise]  # id of a parameter group -> its noise
+# Id of a parameter group -> its noise. Where a parameter has a scale of its own, also id of the parameter -> its noise.
+Noises = Mapping[int, Noise]
 
 
 class StepSettings(NamedTuple):
@@ -66,6 +67,7 @@ class StepSettings(NamedTuple):
         prior_mean: m0 as a number. A tensor "prior_mean" in a parameter's state replaces it.
         grad_factor: multiplies the gradient before anything else (loss scale, sign).
         clip_factor: multiplies the gradient in the momentum only, not in hhat.
+        estimate_factor: multiplies the gradient in hhat only: it undoes what the user has clipped.
     """
 
     hyper: Any
@@ -74,6 +76,7 @@ class StepSettings(NamedTuple):
     prior_mean: float = 0.0
     grad_factor: float = 1.0
     clip_factor: float = 1.0
+    estimate_factor: float = 1.0
 
 
 # Position among the plan's members, gradient, and hhat where it is already known.

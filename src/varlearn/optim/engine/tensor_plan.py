@@ -15,7 +15,7 @@ from varlearn.core import update
 from varlearn.core.memory_order import in_order_of
 from varlearn.core.rule import Rule
 from varlearn.core.shards import local
-from varlearn.optim.engine.plan import Fold, Member, Noise, Noises, Row, StepSettings
+from varlearn.optim.engine.plan import Approximation, Fold, Member, Noise, Noises, Row, StepSettings
 
 
 class Chunk(Protocol):
@@ -32,6 +32,10 @@ class Chunk(Protocol):
 
     def put(self, tensors: Sequence[Tensor], values: Tensor) -> None:
         """Write values, in the order of `join`, into the chunk's elements of these tensors, by one call."""
+        ...
+
+    def spread(self, values: Sequence[float], like: Tensor) -> Tensor | float:
+        """One number per position as one number for all, or as a tensor in the order of `join`."""
         ...
 
     def normals(self, keys: Sequence[int], like: Tensor) -> Tensor:
@@ -138,12 +142,14 @@ class TensorPlan:
     def _write_sample(self, chunk: Chunk, sign: float) -> None:
         group, own = self._of(chunk)
         noise = self._noises[id(group)]
+        scales = [self._noises.get(id(member.param), noise).scale for member in own]
         hess = chunk.join([local(member.state[self._rule.curvature]) for member in own])
         params = [local(member.param) for member in own]
         is_kept = _keeps_mean(own[0])
         mean = chunk.join([self._mean(k) for k in chunk.positions] if is_kept else params)
         epsilon = scaled(chunk.normals([noise.of(member).key for member in own], hess), sign * noise.sign)
-        sample = update.sample(mean, update.std(hess, *noise.scale), epsilon)
+        std = self._rule.std(hess, *(chunk.spread(values, hess) for values in zip(*scales, strict=True)))
+        sample = update.sample(mean, std, epsilon)
         chunk.put(params, bounded(sample, params[0].dtype))
 
     def _copy_of(self, param: Tensor, part: Tensor) -> Tensor:
@@ -204,7 +210,8 @@ class TensorPlan:
         hess = values[1 + self._rule.state.index(self._rule.curvature)]
         grad = scaled(chunk.join(grads).to(hess.dtype), its.grad_factor)
         if hhats[0] is None:
-            hhat = self._estimate(chunk, own, its.approximation, its.noise, grad, hess)
+            raw = scaled(grad, its.estimate_factor)
+            hhat = self._estimate(chunk, own, its.approximation, its.noise, raw, hess)
         else:
             hhat = update.saturate_(chunk.join(hhats).to(hess.dtype, copy=True))
         prior_mean = its.prior_mean
@@ -218,7 +225,13 @@ class TensorPlan:
             chunk.put(params, after[0])
 
     def _estimate(
-        self, chunk: Chunk, own: Sequence[Member], approximation: str, noise: Noise, grad: Tensor, hess: Tensor
+        self,
+        chunk: Chunk,
+        own: Sequence[Member],
+        approximation: Approximation,
+        noise: Noise,
+        grad: Tensor,
+        hess: Tensor,
     ) -> Tensor:
         def epsilon() -> Tensor:
             return scaled(chunk.normals([noise.of(member).key for member in own], hess), noise.sign)

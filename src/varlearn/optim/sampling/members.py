@@ -33,7 +33,7 @@ class Members:
     """
 
     def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+        self.rule = rule
         self._members: list[Member] = []
         self._states: tuple[list[Tensor], list[dict[str, Any]]] = ([], [])
         self._planned: Sequence[Member] = ()
@@ -61,7 +61,7 @@ class Members:
         if is_same and len(found) == len(known):
             return known
         state.refuse_missing_values([param for param, _, _ in found])
-        self._members = [Member(p, state.of(states, p, group, self._rule), group, k) for p, group, k in found]
+        self._members = [Member(p, state.of(states, p, group, self.rule), group, k) for p, group, k in found]
         self._states = list(states), list(states.values())
         return self._members
 
@@ -71,8 +71,8 @@ class Members:
             for plan in self._plans:
                 plan.restore()
             for param, its, group, _ in members:
-                state.adapt(its, param, group, self._rule)
-            self._plans = make_plans(members, self._rule, self._plans)
+                state.adapt(its, param, group, self.rule)
+            self._plans = make_plans(members, self.rule, self._plans)
             self._planned = members
         return self._plans
 
@@ -82,7 +82,7 @@ class Members:
         by_plan: dict[int, tuple[Plan, list[tuple[int, Fold]]]] = {}
         for member, fold in folds:
             # A parameter that was frozen since its sample is in no plan.
-            plan, k = places.get(id(member.param)) or (loop.plan([member], self._rule), 0)
+            plan, k = places.get(id(member.param)) or (loop.plan([member], self.rule), 0)
             by_plan.setdefault(id(plan), (plan, []))[1].append((k, fold))
         for plan, its in by_plan.values():
             plan.fold(its)

@@ -93,6 +93,9 @@ class SampleAverage:
 
     def _average(self, sample: Sample, new: dict[Tensor, Tensor], given: Mapping[Tensor, Tensor]) -> None:
         count = len(self.samples)
+        if not self._members.rule.has_products:
+            self._average_gradients(new, count)
+            return
         if count == 1:
             self._fold_first(self.samples[0])
         for param, grad in new.items():
@@ -110,6 +113,15 @@ class SampleAverage:
                 self._captured[param].copy_(local(mean))
         own = [param for param in new if param not in given]
         self._members.fold([self._fold(sample, param, new[param], count) for param in own])
+
+    def _average_gradients(self, new: Mapping[Tensor, Tensor], count: int) -> None:
+        """The mean of gradients alone, for rules whose curvature is made from it."""
+        # A view may be a slice of a communication buffer that the next backward overwrites.
+        self.grads = {param: grad.clone() if grad._is_view() else grad for param, grad in self.grads.items()}
+        self.grads |= {param: torch.zeros_like(grad) for param, grad in new.items() if param not in self.grads}
+        for param, mean in self.grads.items():
+            fold_in_mean(mean, new.get(param), count)
+            param.grad = mean
 
     def _fold(self, sample: Sample, param: Tensor, grad: Tensor, count: int) -> tuple[Member, Fold]:
         """Take one more gradient into the means of a parameter; of the first gradient, only hhat is missing."""

@@ -15,7 +15,7 @@ from varlearn.core import update
 from varlearn.optim.engine.plan import Fold, Noise, StepSettings
 
 _FLOAT32 = torch.float32
-_APPROXIMATIONS = {"reparam": 0, "squared_gradient": 1}
+_APPROXIMATIONS: dict[str | None, int] = {"reparam": 0, "squared_gradient": 1}
 _GIVEN = 2
 
 

@@ -1,0 +1,241 @@
+"""Variational AdamW as a `torch.optim.Optimizer`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from varlearn.core import vadamw
+from varlearn.core.shards import local
+from varlearn.optim import hyper
+from varlearn.optim.engine.plan import Member, Noises
+from varlearn.optim.prior_widths import parameter_groups
+from varlearn.optim.ranks import agreement, fsdp
+from varlearn.optim.sampling.clip_watch import ClipWatch
+from varlearn.optim.variational import VariationalOptimizer
+
+_REFRESH = 10  # steps between two measurements of the weights' size, for the width of the prior
+_SMALLEST_WIDTH = 1e-8
+
+Schedule = Callable[[float], float]
+
+
+class VAdamW(VariationalOptimizer):
+    r"""AdamW whose gradients are taken at samples, and whose second moment becomes a posterior over the weights.
+
+    The mean takes AdamW's step. The posterior is N(m, sigma^2) with 1 / sigma^2 = lambda B vhat + 1 / s^2: B vhat,
+    AdamW's debiased second moment times the batch size, estimates the Fisher diagonal, and s is the width of the prior.
+    It needs no pass and no vector beyond AdamW's::
+
+        opt = VAdamW.for_loader(model, loader)
+        for inputs, targets in loader:
+            with opt.sampled_params(train=True):
+                opt.zero_grad()
+                loss_fn(model(inputs), targets).backward()
+            opt.step()
+
+    Use a learning-rate schedule that ends near 0, as with AdamW.
+
+    Args:
+        params: parameters, named parameters, or groups of them. `VAdamW.for_model` and `for_loader` make the groups.
+        lr: AdamW's learning rate.
+        n: number of terms in the whole training loss: examples, or tokens for a language model.
+        batch_size: B, the terms that the loss of one step is a mean over: times accumulation, times ranks.
+        betas: AdamW's (beta1, beta2).
+        eps: AdamW's eps.
+        weight_decay: AdamW's decoupled decay. It is not the prior.
+        ess: lambda, a number or a function of the passes over the data. None falls from 100 n to n, the evidence lower
+            bound, over the first ten passes; a run of one pass stays cold. A function is not saved with the state.
+        prior_width: w: s is w times the root mean square of a parameter's first weights or, if larger, of its present
+            ones. None takes min(1, 2 / number of weight matrices): deep networks bear less noise per layer.
+        mc_samples: how many samples `step(closure)` draws.
+        noise: "independent" samples on each rank of a process group, or one that they have in common ("shared").
+        seed: of the noise. None takes `torch.initial_seed()`; nothing is consumed.
+        nonfinite: what a NaN or infinite gradient does to `step()`: "skip" it, state untouched, or "raise".
+        max_grad_norm: clip the gradient of the mean to this norm, and leave the second moment alone.
+        memory: "fast" keeps a copy of the mean while a sample is in; "lean" recovers it by subtracting the noise.
+        foreach: True for the engine of few large tensor operations; None decides by device.
+        fused: True for the engine with kernels of its own; None decides by device and compiler.
+        maximize: ascend instead of descend.
+
+    >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
+    >>> opt = VAdamW([weight], lr=0.1, n=100, batch_size=10, weight_decay=0.0, seed=0)
+    >>> for _ in range(200):
+    ...     with opt.sampled_params(train=True):
+    ...         opt.zero_grad()
+    ...         (2.0 * (weight - 1.0) ** 2).sum().backward()
+    ...     opt.step()
+    >>> abs(weight.item() - 1.0) < 0.2
+    True
+    """
+
+    rule = vadamw.RULE
+    _step_supports_amp_scaling = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        *,
+        n: float,
+        batch_size: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        ess: float | Schedule | None = None,
+        prior_width: float | None = None,
+        mc_samples: int = 1,
+        noise: Literal["independent", "shared"] = "independent",
+        seed: int | None = None,
+        nonfinite: Literal["skip", "raise"] = "skip",
+        max_grad_norm: float | None = None,
+        memory: Literal["fast", "lean"] = "fast",
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "n": n,
+            "batch_size": batch_size,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "ess": annealed(n)(0.0) if ess is None else ess(0.0) if callable(ess) else ess,
+            "anneal": ess is None,
+            "prior_width": prior_width,
+            "mc_samples": mc_samples,
+            "noise": noise,
+            "nonfinite": nonfinite,
+            "max_grad_norm": max_grad_norm,
+            "memory": memory,
+            "foreach": foreach,
+            "fused": fused,
+            "maximize": maximize,
+        }
+        if seed is not None:
+            defaults["seed"] = seed
+        hyper.check(defaults)
+        super().__init__(params, defaults)
+        self._schedule = ess if callable(ess) else None
+
+    @classmethod
+    def for_model(cls, model: nn.Module, lr: float | Tensor = 1e-3, **settings: Any) -> VAdamW:
+        """An optimizer for a model's trainable parameters, with prior widths by depth and embeddings apart.
+
+        >>> opt = VAdamW.for_model(nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)), n=100, batch_size=10)
+        >>> [group["prior_width"] for group in opt.param_groups]
+        [1.0]
+        """
+        return cls(parameter_groups(model), lr, **settings)
+
+    @classmethod
+    def for_loader(cls, model: nn.Module, loader: Any, lr: float | Tensor = 1e-3, **settings: Any) -> VAdamW:
+        """`for_model` with n and batch_size of a data loader of examples, unless they are given.
+
+        Pass `batch_size` yourself where gradients are accumulated or averaged over ranks, and both for language models,
+        where they count tokens.
+
+        >>> from torch.utils.data import DataLoader
+        >>> opt = VAdamW.for_loader(nn.Linear(1, 1), DataLoader(range(100), batch_size=10))
+        >>> opt.param_groups[0]["n"], opt.param_groups[0]["batch_size"]
+        (100, 10)
+        """
+        sampler = getattr(loader, "batch_sampler", None)
+        size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
+        found = {"n": len(loader.dataset) if hasattr(loader, "dataset") else None, "batch_size": size}
+        settings = {name: value for name, value in found.items() if value is not None} | settings
+        missing = {"n", "batch_size"} - set(settings)
+        if missing:
+            raise ValueError(f"the loader does not tell {sorted(missing)}; pass them as arguments")
+        return cls.for_model(model, lr, **settings)
+
+    def _start(self) -> None:
+        super()._start()
+        self._clipping = ClipWatch()
+        self._schedule: Schedule | None = None
+
+    def _hyper(self, group: dict[str, Any], step: int) -> vadamw.Hyper:
+        beta1, beta2 = (float(beta) for beta in group["betas"])
+        scalars = (float(group["lr"]), beta1, beta2, float(group["eps"]), float(group["weight_decay"]))
+        return vadamw.Hyper(*scalars, step)
+
+    def _unclip_factor(self) -> float:
+        # With several ranks the gradient is averaged after backward, which is no clipping.
+        return self._clipping.factor() if agreement.world_size() == 1 else 1.0
+
+    # The prior and the scale of sigma
+
+    def _noises(self, members: Sequence[Member], train: bool) -> Noises:
+        noises = dict(super()._noises(members, train))
+        if train or not all(["prior_std" in state for _, state, _, _ in members]):
+            self._measure_priors(members)
+        if members and members[0].param.requires_grad and not members[0].param.is_meta:
+            self._clipping.watch(members[0].param)
+        for group in self.param_groups:
+            schedule = self._schedule or (annealed(float(group["n"])) if group["anneal"] else None)
+            if schedule is not None:
+                steps = max([int(each.state["step"]) for each in members if each.group is group], default=0)
+                group["ess"] = schedule(steps * float(group["batch_size"]) / float(group["n"]))
+        for param, state, group, _ in members:
+            ess, delta = _scale(state, group)
+            noises[id(param)] = noises[id(group)]._replace(ess=ess, weight_decay=delta)
+        return noises
+
+    def _measure_priors(self, members: Sequence[Member]) -> None:
+        """Set the prior width of each parameter: at its first sample, and every few steps from its present mean."""
+        if all(["prior_std" in state and int(state["step"]) % _REFRESH for _, state, _, _ in members]):
+            return
+        matrices = sum([member.param.dim() > 1 for member in members])
+        sizes = _mean_squares([member.param for member in members])
+        first = next((size for member, size in zip(members, sizes, strict=True) if member.param.dim() > 1), None)
+        last = first if first is not None else max(sizes, default=0.0)
+        for (param, state, group, _), size in zip(members, sizes, strict=True):
+            # A vector takes the scale of the matrix before it: biases start at 0, gains at 1.
+            last = size if param.dim() > 1 else last
+            width = group["prior_width"]
+            width = min(1.0, 2.0 / max(1, matrices)) if width is None else float(width)
+            state.setdefault("prior_rms", math.sqrt(last))
+            rms = max(state["prior_rms"], math.sqrt(size))
+            state["prior_std"] = max(width * rms, _SMALLEST_WIDTH)
+
+    def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
+        """(B vhat, lambda, delta) of a parameter, in IVON's form: 1 / sigma^2 = lambda (B vhat + delta)."""
+        group = next(group for group in self.param_groups if any(each is param for each in group["params"]))
+        state = self.state[param]
+        ess, delta = _scale(state, group)
+        factor = 1.0 if math.isinf(ess) else ess / float(group["ess"])
+        return state["exp_avg_sq"] * factor, float(group["ess"]), delta * factor
+
+
+def annealed(n: float, cold: float = 100.0, passes: float = 10.0) -> Schedule:
+    """lambda as a function of the passes over the data: from cold * n to n, geometrically, over the first `passes`.
+
+    >>> schedule = annealed(1000)
+    >>> schedule(0.0), schedule(5.0), schedule(20.0)
+    (100000.0, 10000.0, 1000.0)
+    """
+    return lambda done: float(n) * max(1.0, cold ** (1.0 - done / passes))
+
+
+def _scale(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
+    beta2 = float(group["betas"][1])
+    terms = float(group["ess"]), float(group["batch_size"])
+    return vadamw.scale(*terms, beta2, int(state["step"]), float(state["prior_std"]))
+
+
+@torch.no_grad()
+def _mean_squares(params: Sequence[Tensor]) -> list[float]:
+    """The mean square of each parameter; of a sharded one over all ranks."""
+    if not params:
+        return []
+    norms = torch._foreach_norm([local(param).detach() for param in params], dtype=torch.float32)
+    squares = torch.stack([norm.double().cpu() for norm in norms]).square()
+    return [
+        float(fsdp.combined([param], square.view(1, 1), "sum")) / max(1, param.numel())
+        for param, square in zip(params, squares, strict=True)
+    ]
