@@ -163,12 +163,6 @@ class IVON(VariationalOptimizer):
     def _hyper(self, group: dict[str, Any], step: int) -> update.Hyper:
         return step_hyper(group, step)
 
-    # What the posterior says
-
-    def kl(self) -> Tensor:
-        """KL(q || p) from the prior N(m0, 1/(lambda delta)), summed over trainable parameters, in nats (float64)."""
-        return objective.kl(self)
-
     def diagnostics(self) -> list[GroupDiagnostics]:
         """Statistics of h, sigma and the step, one entry per group: what Appendix A says to monitor."""
         return diagnose(self, self._members)

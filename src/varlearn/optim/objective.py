@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from varlearn.core.dtypes import state_dtype
 from varlearn.core.shards import local
 from varlearn.core.update import kl_divergence
 from varlearn.optim.ranks.fsdp import combined
@@ -30,23 +29,33 @@ def elbo(expected_loss: float | Tensor, kl: float | Tensor, ess: float) -> Tenso
     return -(ess * torch.as_tensor(expected_loss, dtype=torch.float64) + torch.as_tensor(kl, dtype=torch.float64))
 
 
-def kl(optimizer: Optimizer) -> Tensor:
-    """KL(q || p) summed over the trainable parameters of an optimizer with IVON's state."""
+class HasPosterior(Protocol):
+    """An optimizer that knows (h, lambda, delta) of its parameters: 1 / sigma^2 = lambda (h + delta)."""
+
+    param_groups: list[dict[str, Any]]
+    state: MutableMapping[Tensor, Any]
+
+    def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
+        """(h, lambda, delta) of a parameter."""
+        ...
+
+
+def kl(optimizer: HasPosterior) -> Tensor:
+    """KL(q || p) summed over the trainable parameters of a variational optimizer."""
     params: list[Tensor] = []
     parts: list[Tensor] = []
     for group in optimizer.param_groups:
-        if group["weight_decay"] == 0.0:
-            raise ValueError("weight_decay=0.0 must be > 0 for a KL: the prior is flat and the divergence infinite")
         for param in group["params"]:
             if param.requires_grad:
+                hess, ess, delta = optimizer.posterior_terms(param)
+                if delta == 0.0:
+                    raise ValueError(
+                        "weight_decay=0.0 must be > 0 for a KL: the prior is flat and the divergence infinite"
+                    )
                 state = optimizer.state.get(param, {})
                 mean = local(state.get("mean", param.detach()))
-                if "hess" in state:
-                    hess = local(state["hess"])
-                else:
-                    hess = torch.full_like(mean, group["hess_init"], dtype=state_dtype(param))
                 m0 = prior_mean(state, group, mean)
-                parts.append(kl_divergence(mean, hess, float(group["ess"]), float(group["weight_decay"]), m0).cpu())
+                parts.append(kl_divergence(mean, local(hess), ess, delta, m0).cpu())
                 params.append(param)
     return combined(params, torch.stack(parts).view(-1, 1), "sum")[0] if parts else torch.zeros((), dtype=torch.float64)
 

@@ -205,11 +205,12 @@ class VAdamW(VariationalOptimizer):
 
     def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
         """(B vhat, lambda, delta) of a parameter, in IVON's form: 1 / sigma^2 = lambda (B vhat + delta)."""
-        group = next(group for group in self.param_groups if any(each is param for each in group["params"]))
-        state = self.state[param]
-        ess, delta = _scale(state, group)
-        factor = 1.0 if math.isinf(ess) else ess / float(group["ess"])
-        return state["exp_avg_sq"] * factor, float(group["ess"]), delta * factor
+        if "prior_std" not in self.state.get(param, {}):
+            self._measure_priors(self._members.find(self.param_groups, self.state))
+        group, state = self._group_of(param), self.state[param]
+        ess, step, width = float(group["ess"]), int(state["step"]), float(state["prior_std"])
+        debias = 1.0 - float(group["betas"][1]) ** step if step else 1.0
+        return state["exp_avg_sq"] * (float(group["batch_size"]) / debias), ess, 1.0 / (ess * width * width)
 
 
 def annealed(n: float, cold: float = 100.0, passes: float = 10.0) -> Schedule:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from varlearn.core.dtypes import state_dtype
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.core.shards import local
-from varlearn.optim import hyper, state
+from varlearn.optim import hyper, objective, state
 from varlearn.optim.engine.plan import Member, Noise, Noises
 from varlearn.optim.ranks.ranked import Ranked
 from varlearn.optim.sampling.gradient_guard import GradientGuard
@@ -72,6 +73,7 @@ class VariationalOptimizer(Ranked, SavedState):
         self._given: dict[Tensor, Tensor] = {}
         self._eval_draws = 0
         self._step_bytes = 0
+        self._owners: tuple[list[int], dict[int, dict[str, Any]]] = ([], {})  # ids of groups; parameter's id -> group
         self._has_agreed = False
         self._loading: dict[str, Any] | None = None
 
@@ -82,6 +84,25 @@ class VariationalOptimizer(Ranked, SavedState):
         One state number for each parameter where ranks draw independent noise; 0 with shared noise or shards.
         """
         return self._step_bytes
+
+    def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
+        """(h, lambda, delta) of a parameter, of which the posterior is made: 1 / sigma^2 = lambda (h + delta)."""
+        group, its = self._group_of(param), self.state.get(param, {})
+        name = self.rule.curvature
+        first = float(group[self.rule.initial[name]]) if name in self.rule.initial else 0.0
+        hess = its[name] if name in its else torch.full_like(param, first, dtype=state_dtype(param))
+        return hess, float(group["ess"]), float(group["weight_decay"])
+
+    def _group_of(self, param: Tensor) -> dict[str, Any]:
+        groups, owners = self._owners
+        if groups != list(map(id, self.param_groups)) or id(param) not in owners:
+            owners = {id(each): group for group in self.param_groups for each in group["params"]}
+            self._owners = list(map(id, self.param_groups)), owners
+        return owners[id(param)]
+
+    def kl(self) -> Tensor:
+        """KL(q || p) from the prior N(m0, 1/(lambda delta)), summed over trainable parameters, in nats (float64)."""
+        return objective.kl(self)
 
     @property
     def skipped_steps(self) -> int:

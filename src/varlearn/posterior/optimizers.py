@@ -55,9 +55,13 @@ def read_optimizer(
                 continue
             state = optimizer.state.get(parameter, {})
             out["mean"][name] = _mean(parameter, state)
-            out["hess"][name] = _hess(parameter, state, group, learns)
-            out["ess"][name] = float(group["ess"] if ess is None else ess)
-            out["weight_decay"][name] = float(group["weight_decay"] if weight_decay is None else weight_decay)
+            if learns:
+                terms = _learned(optimizer, parameter, state, group)
+            else:
+                decay = group["weight_decay"] if weight_decay is None else weight_decay
+                assert ess is not None
+                terms = _hess(parameter, state, group), ess, decay
+            out["hess"][name], out["ess"][name], out["weight_decay"][name] = terms[0], float(terms[1]), float(terms[2])
             if (prior_mean := _prior_mean(out["mean"][name], state, group)) is not None:
                 out["prior_mean"][name] = prior_mean
     out["fixed"] = _fixed(params, buffers, out["mean"])
@@ -89,13 +93,20 @@ def _mean(parameter: Tensor, state: Mapping[str, Any]) -> Tensor:
     return torch.where(state["mean"].to(parameter.dtype) == parameter.detach(), state["mean"], rounded)
 
 
-def _hess(parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any], learns: bool) -> Tensor:
-    """h: IVON's own, sqrt(v) of AdamW, 1 for SGD; float32, or float64 for a float64 parameter."""
+def _learned(
+    optimizer: Any, parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]
+) -> tuple[Tensor, float, float]:
+    """(h, lambda, delta) of a variational optimizer, or of one that only has IVON's state."""
+    if hasattr(optimizer, "posterior_terms"):
+        hess, *scale = optimizer.posterior_terms(parameter)
+    else:
+        hess, scale = state["hess"], (group["ess"], group["weight_decay"])
+    return hess.detach().clone(), *scale
+
+
+def _hess(parameter: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor:
+    """h: sqrt(v) of AdamW, 1 for SGD; float32, or float64 for a float64 parameter."""
     dtype = state_dtype(parameter)
-    if learns:
-        if "hess" in state:
-            return state["hess"].detach().clone()
-        return torch.full_like(parameter, float(group["hess_init"]), dtype=dtype)  # it never had a gradient
     if "betas" in group:
         if "exp_avg_sq" not in state:
             return torch.zeros_like(parameter, dtype=dtype)
