@@ -68,7 +68,7 @@ def _attempt() -> ctypes.CDLL | build.BuildError:
         kernels = build.load(Path(__file__).with_name("kernel.c"))
     except build.BuildError as error:
         return error
-    for name in ("draw", "restore", "check", "ivon_step", "ivon_fold"):
+    for name in ("draw", "restore", "check", "ivon_step", "ivon_fold", "vadamw_step"):
         kernel = getattr(kernels, f"varlearn_{name}")
         kernel.restype = None
         kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]

@@ -1,46 +1,32 @@
 """A plan that hands whole lists of tensors to the kernels, by address.
 
 A small tensor costs little arithmetic; what takes time is Python, which asks every tensor for its address, dtype and
-strides. The plan asks once, writes the answers into tables of 64-bit words (the structures of kernel.c and ivon.h), and
-later checks only that nothing has moved (`holds`). Same noise and same rule as the loop engine, to float32's rounding.
+strides. The plan asks once, writes the answers into tables of 64-bit words (the structures of the C files), and later
+checks only that nothing has moved (`holds`). Same noise and same rule as the loop engine, to float32's rounding.
 """
 
 from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
-from torch.torch_version import TorchVersion
 
 from varlearn.core.memory_order import is_dense, same_order
 from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import scalars
-from varlearn.optim.engine.plan import Fold, Member, Noises, Row, StepSettings
+from varlearn.optim.engine.native.rule_kernels import RULES, changed, is_readable
+from varlearn.optim.engine.plan import Fold, Member, Noise, Noises, Row, StepSettings
 
 _FLOAT32, _STRIDED = torch.float32, torch.strided
-_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
-_DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS = 8, 11, 8  # of `Draw` in kernel.c, `IvonStep` and `IvonFold` in ivon.h
+_DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS = 8, 11, 8  # of `Draw` in kernel.c, and of a step and a fold of a rule
 _LINE = 16  # floats in a cache line: copies of the mean begin on one
-
-
-class _Kernels(NamedTuple):
-    """The kernels of one rule, and how their scalars are made."""
-
-    step: str
-    fold: str
-    step_scalars: Callable[[StepSettings, bool], ctypes.Structure]
-    fold_scalars: Callable[[Fold], ctypes.Structure]
-
-
-RULES = {"ivon": _Kernels("varlearn_ivon_step", "varlearn_ivon_fold", scalars.of_ivon_step, scalars.of_ivon_fold)}
 
 
 def supports(member: Member, rule: Rule) -> bool:
@@ -91,7 +77,9 @@ class NativePlan:
         self._copies, self._copy_places = self._room(None if before is None else before._copies)
         first = self._copies.data_ptr()
         self._kept = [0 if place is None else first + 4 * place for place in self._copy_places]  # addresses
-        self._groups = {id(each.group): (scalars.Scale(), ctypes.c_uint64()) for each in members}
+        self._keys = {id(each.group): ctypes.c_uint64() for each in members}
+        self._scales = (scalars.Scale * len(self.members))()
+        self._drawn: dict[int, Noise] = {}  # id of a group -> noise whose scale its members have
         self._draw_words = self._draw_table()
         self._step_words = self._step_table()
 
@@ -114,7 +102,7 @@ class NativePlan:
     def _draw_table(self) -> array[int]:
         words: list[int] = []
         for k, (param, state, group, index) in enumerate(self.members):
-            scale, key = (ctypes.addressof(value) for value in self._groups[id(group)])
+            scale, key = ctypes.addressof(self._scales[k]), ctypes.addressof(self._keys[id(group)])
             at, hess = param.data_ptr(), state[self._rule.curvature].data_ptr()
             words += (self._sizes[k], at, at, self._kept[k], hess, index, key, scale)
         return array("Q", words)
@@ -123,7 +111,7 @@ class NativePlan:
         """Rows of size 0: a step fills in the size, the gradient and the scalars of those that take part."""
         words: list[int] = []
         for param, state, group, index in self.members:
-            key = ctypes.addressof(self._groups[id(group)][1])
+            key = ctypes.addressof(self._keys[id(group)])
             at, prior = param.data_ptr(), state.get("prior_mean")
             tensors = (state[name].data_ptr() for name in self._rule.state)
             words += (0, at, at, *tensors, 0, 0, 0 if prior is None else prior.data_ptr(), index, key, 0)
@@ -160,11 +148,19 @@ class NativePlan:
     def draw(self, noises: Noises) -> None:
         """Keep the means and perturb the parameters, in one call."""
         self._noises = noises
-        for group, (scale, key) in self._groups.items():
+        for group, key in self._keys.items():
             key.value = noises[group].key
-            ctypes.pointer(scale)[0] = scalars.of_draw(noises[group])
+        self._set_scales(noises)
         self._run("varlearn_draw", self._draw_words, _DRAW_WORDS, self.is_in)
         changed(self._params)
+
+    def _set_scales(self, noises: Noises) -> None:
+        """Write the scale of sigma of each parameter, where it is not that of the last draw."""
+        for k, (param, _, group, _) in enumerate(self.members):
+            which = id(param) if id(param) in noises else id(group)
+            if (known := self._drawn.get(which)) is None or known[1:] != noises[which][1:]:
+                self._scales[k] = scalars.of_draw(noises[which])
+        self._drawn = dict(noises)
 
     def restore(self) -> None:
         """Put the means back, in one call."""
@@ -215,7 +211,7 @@ class NativePlan:
             kind = id(its) if hhat is None else -id(its)
             if kind not in structures:
                 structures[kind] = self._its.step_scalars(its, hhat is not None)
-                self._groups[id(self.members[k].group)][1].value = its.noise.key
+                self._keys[id(self.members[k].group)].value = its.noise.key
             row = _STEP_WORDS * k
             words[row] = self._sizes[k]
             if from_copies:
@@ -259,7 +255,7 @@ class NativePlan:
         return found
 
     def _in_order(self, k: int, tensor: Tensor) -> Tensor:
-        if _is_readable(tensor) and same_order(self._params[k], tensor):
+        if is_readable(tensor) and same_order(self._params[k], tensor):
             self._known_strides[k].add(tensor.stride())
             return tensor
         self.converted += 1
@@ -273,7 +269,7 @@ class NativePlan:
         for k, each in folds:
             noise = each.noise
             tensors = [each.grad, each.grad_mean, each.captured, each.estimate_mean]
-            if not all(t is None or (_is_readable(t) and same_order(self._params[k], t)) for t in tensors):
+            if not all(t is None or (is_readable(t) and same_order(self._params[k], t)) for t in tensors):
                 others.append((k, each))
                 continue
             kind = (noise, each.approximation, each.count)
@@ -293,18 +289,3 @@ class NativePlan:
         address, count = words.buffer_info()
         answer = None if done is None else ctypes.addressof(done)
         getattr(self._kernels, kernel)(address, count // width, torch.get_num_threads(), answer)
-
-
-def _is_readable(tensor: Tensor) -> bool:
-    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
-    is_plain = type(tensor) in PLAIN and tensor.dtype is _FLOAT32 and tensor.is_cpu and tensor.layout is _STRIDED
-    return is_plain and not tensor.is_neg() and (tensor.data_ptr() != 0 or tensor.numel() == 0)
-
-
-def changed(params: Sequence[Tensor]) -> None:
-    """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
-    if _INCREMENT_TAKES_LISTS:
-        increment_version(params)
-    else:
-        for param in params:
-            increment_version(param)

@@ -1,4 +1,4 @@
-"""The scalars that the kernels are handed, as the structures of kernel.c and ivon.h.
+"""The scalars that the kernels are handed, as the structures of kernel.c, ivon.h and vadamw.h.
 
 They are computed in float64 and rounded to float32 once, as PyTorch does with Python numbers that meet a tensor. What
 is infinite in float32 becomes infinite here.
@@ -81,6 +81,41 @@ def of_ivon_step(settings: StepSettings, is_given: bool) -> IvonHyper:
         prior_mean=settings.prior_mean,
         largest=largest,
         largest_mean=largest / max(1.0, hyper.weight_decay),
+    )
+
+
+class VadamwHyper(ctypes.Structure):
+    """`VadamwHyper` of vadamw.h: the scalars of a step."""
+
+    _fields_ = [
+        (name, ctypes.c_float)
+        for name in (
+            "grad_factor",
+            "raw_factor",
+            "grad_weight",
+            "beta2",
+            "square_weight",
+            "keep",
+            "step_size",
+            "debias",
+            "eps",
+        )
+    ]
+
+
+def of_vadamw_step(settings: StepSettings, is_given: bool) -> VadamwHyper:
+    """The scalars of a step of variational AdamW."""
+    hyper = settings.hyper
+    return VadamwHyper(
+        grad_factor=settings.grad_factor * settings.clip_factor,
+        raw_factor=settings.grad_factor * settings.estimate_factor,
+        grad_weight=1.0 - hyper.beta1,
+        beta2=hyper.beta2,
+        square_weight=1.0 - hyper.beta2,
+        keep=1.0 - hyper.lr * hyper.weight_decay,
+        step_size=hyper.lr / (1.0 - hyper.beta1**hyper.step),
+        debias=1.0 / math.sqrt(1.0 - hyper.beta2**hyper.step),
+        eps=hyper.eps,
     )
 
 

@@ -1,0 +1,50 @@
+"""The kernels of each rule, and what a tensor must be for them to read and write it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+from torch.torch_version import TorchVersion
+
+from varlearn.core.shards import PLAIN
+from varlearn.optim.engine.native import scalars
+from varlearn.optim.engine.plan import Fold, StepSettings
+
+_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
+
+
+class RuleKernels(NamedTuple):
+    """The kernels of one rule, and how their scalars are made."""
+
+    step: str
+    step_scalars: Callable[[StepSettings, bool], ctypes.Structure]
+    fold: str = ""  # of rules whose hhat is a product with the noise
+    fold_scalars: Callable[[Fold], ctypes.Structure] = scalars.of_ivon_fold
+
+
+RULES = {
+    "ivon": RuleKernels("varlearn_ivon_step", scalars.of_ivon_step, "varlearn_ivon_fold", scalars.of_ivon_fold),
+    "vadamw": RuleKernels("varlearn_vadamw_step", scalars.of_vadamw_step),
+}
+
+
+def is_readable(tensor: Tensor) -> bool:
+    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
+    is_plain = (
+        type(tensor) in PLAIN and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
+    )
+    return is_plain and not tensor.is_neg() and (tensor.data_ptr() != 0 or tensor.numel() == 0)
+
+
+def changed(params: Sequence[Tensor]) -> None:
+    """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
+    if _INCREMENT_TAKES_LISTS:
+        increment_version(params)
+    else:
+        for param in params:
+            increment_version(param)
