@@ -41,9 +41,9 @@ def test_both_paths_at_once_are_refused() -> None:
 
 
 @pytest.mark.parametrize("as_list", [True, False], ids=["list", "single"])
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
 def test_parameters_that_are_not_real_are_refused(dtype: torch.dtype, as_list: bool) -> None:
-    param = nn.Parameter(torch.ones(2, dtype=dtype), requires_grad=dtype.is_complex)
+    param = nn.Parameter(torch.ones(2, dtype=dtype))
     group: dict[str, Any] = {"params": [param] if as_list else param}
     with pytest.raises(ValueError, match=f"{dtype}.*another optimizer"):
         IVON([group], **KWARGS)
@@ -52,12 +52,8 @@ def test_parameters_that_are_not_real_are_refused(dtype: torch.dtype, as_list: b
         opt.add_param_group(group)
 
 
-def test_duplicate_parameters_are_refused() -> None:
+def test_parameters_in_two_groups_are_refused() -> None:
     weight = nn.Parameter(torch.ones(1))
-    with pytest.raises(ValueError, match="twice in one group; list each parameter once"):
-        IVON([weight, weight], **KWARGS)
-    with pytest.raises(ValueError, match="twice in one group"):
-        IVON([("a", weight), ("b", weight)], **KWARGS)
     with pytest.raises(ValueError, match="more than one parameter group"):
         IVON([{"params": [weight]}, {"params": [weight]}], **KWARGS)
     model, opt = fresh()

@@ -100,27 +100,40 @@ def check(group: dict[str, Any]) -> None:
 
 
 def check_params(group: dict[str, Any]) -> None:
-    """Refuse what cannot be sampled: duplicates, complex and integer tensors."""
+    """Refuse what cannot be sampled: complex tensors. Integer ones, of quantized layers, are frozen and left alone."""
     params = group.get("params") if isinstance(group, dict) else None
     if params is None or isinstance(params, set):
         return
     group["params"] = params = [params] if isinstance(params, Tensor) else list(params)
-    tensors = [param[1] if isinstance(param, tuple) else param for param in params]
-    if len({id(tensor) for tensor in tensors}) != len(tensors):
-        raise ValueError(
-            "a parameter appears twice in one group; list each parameter once (tied weights are one parameter)"
-        )
-    for tensor in tensors:
-        if isinstance(tensor, Tensor) and not tensor.is_floating_point():
+    for param in params:
+        tensor = param[1] if isinstance(param, tuple) else param
+        if isinstance(tensor, Tensor) and tensor.is_complex():
             raise ValueError(
                 f"a parameter has dtype {tensor.dtype}; it must be a real floating-point one, pass others to another "
                 "optimizer"
             )
 
 
+def drop_duplicates(group: dict[str, Any]) -> None:
+    """Keep one of parameters that a group lists several times: noise goes into it once. PyTorch has warned of them.
+
+    >>> weight = Tensor([1.0])
+    >>> group = {"params": [weight, weight], "param_names": ["weight", "tied"]}
+    >>> drop_duplicates(group)
+    >>> group
+    {'params': [tensor([1.])], 'param_names': ['weight']}
+    """
+    first = {id(param): place for place, param in reversed(list(enumerate(group["params"])))}
+    for name in ("params", "param_names"):
+        if name in group:
+            group[name] = [group[name][place] for place in sorted(first.values())]
+
+
 def _check_number(name: str, value: Any, rule: str, holds: Callable[[float], bool], cure: str) -> None:
     if isinstance(value, Tensor):
-        if value.numel() != 1 or value.is_complex():
+        if value.numel() != 1:
+            raise ValueError(_message(name, value, f"one number: Tensor {name} must be 1-element", "pass a float"))
+        if value.is_complex():
             raise TypeError(_message(name, value, "one real number", "pass a float or a one-element tensor"))
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):

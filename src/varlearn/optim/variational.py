@@ -423,6 +423,7 @@ class VariationalOptimizer(Ranked, SavedState):
         hyper.check_params(param_group)
         super().add_param_group(param_group)
         try:
+            hyper.drop_duplicates(self.param_groups[-1])
             hyper.normalize(self.param_groups[-1])
             hyper.check(self.param_groups[-1])
         except Exception:
