@@ -1,32 +1,22 @@
-"""An optimizer whose gradients are taken at samples of the weights: blocks, modes, and what `p.grad` means between."""
+"""An optimizer whose gradients are taken at samples of the weights, whatever its update rule."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from varlearn.core.dtypes import state_dtype
-from varlearn.core.noise import derive_key, fold_in
 from varlearn.core.shards import local
 from varlearn.optim import hyper, objective, state
-from varlearn.optim.engine.plan import Member, Noise, Noises
-from varlearn.optim.ranks.ranked import Ranked
-from varlearn.optim.sampling.gradient_guard import GradientGuard
-from varlearn.optim.sampling.members import Members
+from varlearn.optim.engine.plan import Member
+from varlearn.optim.sampling.blocks import SamplingBlocks
 from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage
-from varlearn.optim.sampling.sampled_weights import SampledWeights
-from varlearn.optim.sampling.thread_lock import ThreadLock
-from varlearn.optim.saving import SavedState
 from varlearn.optim.stepping import Stepper
-
-# Training and evaluation draw from different streams of the same seed.
-_TRAIN, _EVAL = 0, 1
 
 # What every variational optimizer has in its groups. A subclass overrides what it takes as an argument.
 COMMON: dict[str, Any] = {
@@ -44,7 +34,7 @@ COMMON: dict[str, Any] = {
 }
 
 
-class VariationalOptimizer(Ranked, SavedState):
+class VariationalOptimizer(SamplingBlocks):
     """The part of a variational optimizer that does not depend on its update rule.
 
     A subclass sets `rule`, passes the hyperparameters that it has as `defaults` ("ess" and "weight_decay" among them,
@@ -60,22 +50,10 @@ class VariationalOptimizer(Ranked, SavedState):
         """The scalars of the rule for step number `step` (1 is the first) of a parameter group."""
 
     def _start(self) -> None:
-        """Set up everything that is not saved: nothing of it outlives a step but the memory of the copies."""
-        self._lock = ThreadLock()
-        self._members = Members(self.rule)
-        self._weights = SampledWeights(self._members)
-        self._average = SampleAverage(self._members)
+        super()._start()
         self._stepper = Stepper(self._hyper)
-        self._guard = GradientGuard(self._weights)
-        self._block: Sample | None = None  # of the training block that is open
-        self._mode: Sample | None = None  # of train(), until step()
-        self._last: Sample | None = None  # of a closure; it stays in the weights until its step is done
-        self._given: dict[Tensor, Tensor] = {}
-        self._eval_draws = 0
         self._step_bytes = 0
         self._owners: tuple[list[int], dict[int, dict[str, Any]]] = ([], {})  # ids of groups; parameter's id -> group
-        self._has_agreed = False
-        self._loading: dict[str, Any] | None = None
 
     @property
     def step_bytes(self) -> int:
@@ -108,161 +86,6 @@ class VariationalOptimizer(Ranked, SavedState):
     def skipped_steps(self) -> int:
         """How many steps were dropped for NaN or infinite gradients, by this object."""
         return self._stepper.skipped
-
-    # Sampling
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the weights are a sample now, rather than the mean."""
-        return bool(self._weights.open)
-
-    @contextmanager
-    def sampled_params(self, train: bool = False) -> Iterator[None]:
-        """Weights are a sample of the posterior inside the block, and bit for bit the mean after it.
-
-        Args:
-            train: True takes the block's gradients for the next `step()`, as one Monte-Carlo sample. The draws of
-                False have their own noise, so evaluating more or less often does not change training.
-
-        >>> from varlearn import IVON
-        >>> weight = torch.nn.Parameter(torch.zeros(1))
-        >>> opt = IVON([weight], lr=0.1, ess=100.0, seed=0)
-        >>> with opt.sampled_params():
-        ...     print(weight.item() != 0.0)
-        True
-        >>> weight.item()
-        0.0
-        """
-        holder = object()
-        try:
-            self._lock.enter(holder)
-            with self._training_block() if train else self._evaluation_block():
-                yield
-        finally:
-            try:
-                self._lock.leave(holder)
-            except BaseException:  # an interrupt; leaving twice is leaving once
-                self._lock.leave(holder)
-                raise
-
-    @contextmanager
-    def _evaluation_block(self) -> Iterator[None]:
-        sample = self._sample(train=False)
-        try:
-            self._weights.put_in(sample)
-            yield
-        finally:
-            try:
-                self._weights.take_out(sample)
-            except BaseException:  # an interrupt does not stop the mean from coming back
-                self._weights.take_out(sample)
-                raise
-
-    @contextmanager
-    def _training_block(self, until_step: bool = False) -> Iterator[None]:
-        """A training sample is in the weights; with `until_step` it stays there after a block that succeeds."""
-        self._refuse_second_sample()
-        self._guard.drop_zeroed()
-        if not self._average.samples:
-            self._average = self._new_average()
-        sample = self._sample(train=True)
-        before = self._average.set_aside(sample.params)
-        self._mode, self._given = None, {}
-        try:
-            try:
-                self._weights.put_in(sample)
-                self._block = sample
-                yield
-                self._last = sample if until_step else None
-            finally:
-                self._block = None
-                if self._last is not sample:
-                    try:
-                        self._weights.take_out(sample)
-                    except BaseException:
-                        self._weights.take_out(sample)
-                        raise
-                elif sample.products is not None:
-                    sample.products.close()
-        except BaseException:
-            self._average.put_back(before)
-            raise
-        with torch.no_grad():
-            self._average.add(sample, self._given)
-
-    def _refuse_second_sample(self) -> None:
-        if self._block is not None:
-            raise RuntimeError(
-                "sampled_params(train=True) inside sampled_params(train=True): a gradient belongs to one sample; "
-                "close the first block before the second, they are averaged"
-            )
-        mode_has_gradients = self._mode is not None and any(p.grad is not None for p in self._mode.params)
-        if self._mode in self._weights.open or mode_has_gradients:
-            raise RuntimeError(
-                "sampled_params(train=True) after train() and before step(): the gradients of another sample wait; "
-                "use blocks or train()/eval(), not both"
-            )
-
-    def train(self) -> None:
-        """Put a training sample into the weights until `step()` or `eval()`: the mode of trainers, without a block.
-
-        One sample serves all micro-batches before a `step()`, whose gradients add up as in ordinary accumulation.
-        """
-        if self._block is not None:
-            raise RuntimeError(
-                "train() inside sampled_params(train=True): the sample is already in; leave out one of them"
-            )
-        if self._mode is None:
-            if self._average.samples:
-                raise RuntimeError(
-                    f"train() after {len(self._average.samples)} block(s) and before step(): "
-                    "use blocks or train()/eval(), not both"
-                )
-            self._mode = self._sample(train=True)
-        if self._mode not in self._weights.open:
-            try:
-                self._lock.enter(self._mode)  # until eval() or step(): other threads wait as they do for a block
-                self._weights.put_in(self._mode)
-            except BaseException:
-                self.eval()
-                raise
-
-    def eval(self) -> None:
-        """Put the mean back into the weights. A later `train()` before `step()` goes on with the same sample."""
-        if self._mode is not None:
-            self._weights.take_out(self._mode)
-            self._lock.leave(self._mode)
-
-    def _sample(self, train: bool) -> Sample:
-        """The next draw: what decides its noise, not the numbers."""
-        self._check_groups()
-        members = self._members.find(self.param_groups, self.state)
-        self._guard.watch([member.param for member in members])
-        if train or self._has_shards():  # one rank alone may evaluate a model of its own
-            self._agree()
-        noises = self._noises(members, train)
-        self._eval_draws += not train
-        sample = Sample(train, members, noises)
-        if train:
-            self._collect_products(sample)
-        return sample
-
-    def _noises(self, members: Sequence[Member], train: bool) -> Noises:
-        """The noise of each group, with the scale of sigma at this draw."""
-        return {
-            id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
-            for group in self.param_groups
-        }
-
-    def _draw_key(self, group: dict[str, Any], train: bool) -> int:
-        if train:
-            draw = group["draws"] + len(self._average.samples)
-            return derive_key(group["seed"], draw, replica=self._replica(group) or 0, stream=_TRAIN)
-        return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
-
-    def _check_groups(self) -> None:
-        for group in self.param_groups:
-            hyper.check(group)
 
     # Gradients
 
@@ -411,9 +234,6 @@ class VariationalOptimizer(Ranked, SavedState):
             for param in group["params"]:
                 if param.requires_grad and param.grad is not None:
                     state.of(self.state, param, group, self.rule)
-
-    def _drop_samples(self) -> None:
-        self._average, self._mode, self._eval_draws = SampleAverage(self._members), None, 0
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""

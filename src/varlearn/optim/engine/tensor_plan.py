@@ -16,6 +16,7 @@ from varlearn.core.memory_order import in_order_of
 from varlearn.core.rule import Rule
 from varlearn.core.shards import local
 from varlearn.optim.engine.plan import Approximation, Fold, Member, Noise, Noises, Row, StepSettings
+from varlearn.optim.engine.tensor_operations import all_finite, bounded, fold_in_mean, refresh_mean, scaled
 
 
 class Chunk(Protocol):
@@ -262,54 +263,3 @@ def _step_kind(member: Member, row: tuple[Tensor, Tensor | None, StepSettings] |
         return None
     grad, hhat, settings = row
     return grad.dtype, None if hhat is None else hhat.dtype, id(settings), "prior_mean" in member.state
-
-
-def all_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether no number in `tensors` is NaN or infinite.
-
-    >>> all_finite([torch.zeros(3)]), all_finite([torch.zeros(3), torch.tensor([1.0, torch.nan])])
-    (True, False)
-    """
-    by_device: dict[torch.device, list[Tensor]] = {}
-    for tensor in tensors:
-        if tensor.numel():
-            by_device.setdefault(tensor.device, []).append(tensor)
-    for alike in by_device.values():
-        # A sum is faster than a test of each number. Every NaN or infinity shows in it; it may also overflow by itself.
-        sums = torch.stack([tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)) for tensor in alike])
-        if not bool(sums.isfinite().all()) and not all(bool(tensor.isfinite().all()) for tensor in alike):
-            return False
-    return True
-
-
-def fold_in_mean(mean: Tensor, value: Tensor | None, count: int) -> None:
-    """mean <- (count * mean + value) / (count + 1), in place; None stands for zero.
-
-    >>> mean = torch.tensor([1.0])
-    >>> fold_in_mean(mean, torch.tensor([4.0]), count=2)
-    >>> mean
-    tensor([2.])
-    """
-    if count == 0:
-        mean.zero_()
-    mean.mul_(count / (count + 1))
-    if value is not None:
-        mean.add_(value, alpha=1.0 / (count + 1))
-
-
-def refresh_mean(param: Tensor, mean: Tensor) -> None:
-    """Take over what was written into a float16 or bfloat16 parameter from outside; elsewhere keep the finer mean."""
-    torch.where(mean.to(param.dtype) == param, mean, param.to(mean.dtype), out=mean)
-
-
-def scaled(values: Tensor, factor: float) -> Tensor:
-    """`values * factor`; the tensor itself where the factor is 1."""
-    return values if factor == 1.0 else values * factor
-
-
-def bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Bound values, in place, to what a parameter of a smaller dtype can hold."""
-    if values.dtype == dtype:
-        return values
-    bound = torch.finfo(dtype).max
-    return values.clamp_(-bound, bound)

@@ -11,7 +11,7 @@ from torch import Tensor
 from varlearn.core.dtypes import state_dtype
 from varlearn.core.shards import is_sharded, local, placed_like
 from varlearn.optim.engine.plan import Fold, Member, Noise
-from varlearn.optim.engine.tensor_plan import fold_in_mean
+from varlearn.optim.engine.tensor_operations import fold_in_mean
 from varlearn.optim.sampling.members import Members
 from varlearn.optim.sampling.sample import Sample
 
