@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from varlearn import metrics, optim, posterior, predict, presets
     from varlearn.batchnorm import recalibrate_batchnorm
-    from varlearn.optim import IVON, elbo
+    from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "DiagGaussian",
     "Mixture",
     "Point",
+    "VAdamW",
     "elbo",
     "metrics",
     "optim",
@@ -41,7 +42,7 @@ def __getattr__(name: str) -> Any:
             return import_module("varlearn.predict")
         case "presets":
             return import_module("varlearn.presets")
-        case "IVON" | "elbo":
+        case "IVON" | "VAdamW" | "elbo":
             return getattr(import_module("varlearn.optim"), name)
         case "DiagGaussian" | "Mixture" | "Point":
             return getattr(import_module("varlearn.posterior"), name)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from varlearn import IVON
+from varlearn.optim import IVON, VAdamW
 
 Kwargs = dict[str, Any]
 
@@ -66,6 +66,36 @@ def in_block(opt: Any, loss: Callable[[], Tensor]) -> Tensor:
 NAN, INF = math.nan, math.inf
 _NOT_A_NUMBER = ("0.1", None, [0.1], True, 1j, torch.ones(2))
 
+PATHS: Mapping[str, Kwargs] = {
+    "loop": {"foreach": False, "fused": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+    "default": {},
+}
+_BAD_BETAS = (
+    *((bad, 0.9) for bad in (1.0, -0.1, NAN, INF, "0.9", None)),
+    *((0.9, bad) for bad in (1.0, -0.1, NAN, INF, "0.9", None)),
+    0.9,
+    (0.9,),
+    (0.9, 0.9, 0.9),
+    "ab",
+    None,
+)
+_BAD_FOR_ALL: Mapping[str, tuple[Any, ...]] = {
+    "lr": (-0.1, NAN, INF, *_NOT_A_NUMBER, torch.tensor(-1.0), torch.tensor(1j)),
+    "weight_decay": (-1e-4, NAN, INF, *_NOT_A_NUMBER),
+    "betas": _BAD_BETAS,
+    "mc_samples": (0, -1, 1.0, NAN, "1", None, True),
+    "maximize": (1, None, "yes"),
+    "noise": ("gaussian", None, 1),
+    "seed": (-1, 0.5, "0", True),
+    "nonfinite": ("ignore", None, True),
+    "max_grad_norm": (0.0, -1.0, NAN, INF, "1", True),
+    "memory": ("slow", None),
+    "foreach": ("yes", 2),
+    "fused": ("yes", 2),
+}
+
 CONTRACTS = (
     Contract(
         name="IVON",
@@ -88,42 +118,48 @@ CONTRACTS = (
             "raise": {"nonfinite": "raise"},
             "tensor_lr": {"lr": torch.tensor(0.1)},
         },
-        paths={
-            "loop": {"foreach": False, "fused": False},
-            "foreach": {"foreach": True},
-            "fused": {"fused": True},
-            "default": {},
-        },
+        paths=PATHS,
         backward=in_block,
         dtypes=(torch.float64, torch.float32, torch.bfloat16, torch.float16),
         bad={
-            "lr": (-0.1, NAN, INF, *_NOT_A_NUMBER, torch.tensor(-1.0), torch.tensor(1j)),
+            **_BAD_FOR_ALL,
             "ess": (0.0, -1.0, NAN, INF, *_NOT_A_NUMBER),
             "hess_init": (0.0, -1.0, NAN, INF, *_NOT_A_NUMBER),
-            "weight_decay": (-1e-4, NAN, INF, *_NOT_A_NUMBER),
-            "betas": (
-                *((bad, 0.9) for bad in (1.0, -0.1, NAN, INF, "0.9", None)),
-                *((0.9, bad) for bad in (1.0, -0.1, NAN, INF, "0.9", None)),
-                0.9,
-                (0.9,),
-                (0.9, 0.9, 0.9),
-                "ab",
-                None,
-            ),
-            "mc_samples": (0, -1, 1.0, NAN, "1", None, True),
             "clip_radius": (0.0, -1.0, NAN, *_NOT_A_NUMBER),
             "rescale_lr": (1, None, "yes"),
             "debias": (0, None, "no"),
-            "maximize": (1, None, "yes"),
             "hess_approx": ("hutchinson", "", None, 1),
             "prior_mean": (NAN, INF, "zero", True, 1j, torch.ones(2)),
-            "noise": ("gaussian", None, 1),
-            "seed": (-1, 0.5, "0", True),
-            "nonfinite": ("ignore", None, True),
-            "max_grad_norm": (0.0, -1.0, NAN, INF, "1", True),
-            "memory": ("slow", None),
-            "foreach": ("yes", 2),
-            "fused": ("yes", 2),
+        },
+    ),
+    Contract(
+        name="VAdamW",
+        optimizer=VAdamW,
+        base={"lr": 0.05, "n": 20, "batch_size": 8, "betas": (0.9, 0.99), "seed": 1},
+        variants={
+            "plain": {},
+            "constant_ess": {"ess": 50.0},
+            "prior_width": {"prior_width": 0.1},
+            "eps": {"eps": 1e-3},
+            "mc_samples": {"mc_samples": 3},
+            "no_decay": {"weight_decay": 0.0},
+            "maximize": {"maximize": True, "lr": 0.01},
+            "max_grad_norm": {"max_grad_norm": 1.0},
+            "lean": {"memory": "lean"},
+            "shared": {"noise": "shared"},
+            "raise": {"nonfinite": "raise"},
+            "tensor_lr": {"lr": torch.tensor(0.05)},
+        },
+        paths=PATHS,
+        backward=in_block,
+        dtypes=(torch.float64, torch.float32, torch.bfloat16, torch.float16),
+        bad={
+            **_BAD_FOR_ALL,
+            "n": (0, -1, NAN, INF, *_NOT_A_NUMBER),
+            "batch_size": (0, -1, NAN, INF, *_NOT_A_NUMBER),
+            "eps": (-1e-8, NAN, INF, *_NOT_A_NUMBER),
+            "ess": (0.0, -1.0, NAN, INF, "0.1", [0.1], True, 1j, torch.ones(2)),
+            "prior_width": (0.0, -1.0, NAN, INF, "1", True),
         },
     ),
 )

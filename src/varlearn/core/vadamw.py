@@ -23,6 +23,8 @@ from torch import Tensor
 
 from varlearn.core.rule import Rule
 
+_TINY = 1.2e-38  # so that v + weight_decay is not 0 in float32
+
 
 class Hyper(NamedTuple):
     """The scalars of one step, for one parameter.
@@ -70,7 +72,7 @@ def scale(ess: float, batch_size: float, beta2: float, step: int, prior_std: flo
     if step == 0:
         return math.inf, 1.0
     inverse = ess * batch_size / (1.0 - beta2**step)
-    return inverse, 1.0 / (inverse * prior_std * prior_std)
+    return inverse, max(1.0 / (inverse * prior_std * prior_std), _TINY)
 
 
 def step(q: Moments, grad: Tensor, unclipped: Tensor, hyper: Hyper) -> Moments:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from varlearn.core import vadamw
-from varlearn.core.shards import local
 from varlearn.optim import hyper
 from varlearn.optim.engine.plan import Member, Noises
-from varlearn.optim.prior_widths import parameter_groups
-from varlearn.optim.ranks import agreement, fsdp
+from varlearn.optim.prior_widths import measure, parameter_groups
+from varlearn.optim.ranks import agreement
 from varlearn.optim.sampling.clip_watch import ClipWatch
+from varlearn.optim.sampling.sample_average import SampleAverage
+from varlearn.optim.vadamw_diagnostics import VAdamWDiagnostics, diagnose
 from varlearn.optim.variational import VariationalOptimizer
 
 _REFRESH = 10  # steps between two measurements of the weights' size, for the width of the prior
-_SMALLEST_WIDTH = 1e-8
 
 Schedule = Callable[[float], float]
 
@@ -56,13 +55,15 @@ class VAdamW(VariationalOptimizer):
         noise: "independent" samples on each rank of a process group, or one that they have in common ("shared").
         seed: of the noise. None takes `torch.initial_seed()`; nothing is consumed.
         nonfinite: what a NaN or infinite gradient does to `step()`: "skip" it, state untouched, or "raise".
-        max_grad_norm: clip the gradient of the mean to this norm, and leave the second moment alone.
+        max_grad_norm: clip the gradient of the mean to this norm, and leave the second moment alone. `clip_grad_norm_`
+            does so too, but with GradScaler or several ranks it shrinks both.
         memory: "fast" keeps a copy of the mean while a sample is in; "lean" recovers it by subtracting the noise.
         foreach: True for the engine of few large tensor operations; None decides by device.
         fused: True for the engine with kernels of its own; None decides by device and compiler.
         maximize: ascend instead of descend.
 
-    >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
+    >>> import torch
+    >>> weight = nn.Parameter(torch.tensor([2.0]))
     >>> opt = VAdamW([weight], lr=0.1, n=100, batch_size=10, weight_decay=0.0, seed=0)
     >>> for _ in range(200):
     ...     with opt.sampled_params(train=True):
@@ -105,7 +106,7 @@ class VAdamW(VariationalOptimizer):
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
-            "ess": annealed(n)(0.0) if ess is None else ess(0.0) if callable(ess) else ess,
+            "ess": 1.0 if ess is None else ess(0.0) if callable(ess) else ess,
             "anneal": ess is None,
             "prior_width": prior_width,
             "mc_samples": mc_samples,
@@ -120,6 +121,8 @@ class VAdamW(VariationalOptimizer):
         if seed is not None:
             defaults["seed"] = seed
         hyper.check(defaults)
+        if ess is None:
+            defaults["ess"] = annealed(float(n))(0.0)
         super().__init__(params, defaults)
         self._schedule = ess if callable(ess) else None
 
@@ -147,7 +150,7 @@ class VAdamW(VariationalOptimizer):
         """
         sampler = getattr(loader, "batch_sampler", None)
         size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
-        found = {"n": len(loader.dataset) if hasattr(loader, "dataset") else None, "batch_size": size}
+        found = {"n": _length(getattr(loader, "dataset", None)), "batch_size": size}
         settings = {name: value for name, value in found.items() if value is not None} | settings
         missing = {"n", "batch_size"} - set(settings)
         if missing:
@@ -157,60 +160,99 @@ class VAdamW(VariationalOptimizer):
     def _start(self) -> None:
         super()._start()
         self._clipping = ClipWatch()
+        self._watched: Sequence[Member] = ()
         self._schedule: Schedule | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_schedule": self._schedule}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a saved state; of `torch.optim.AdamW` too, whose second moment becomes the posterior."""
+        super().load_state_dict(state_dict)
+        self._anneal()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with their own hyperparameters; they join at the next sample."""
+        has_ess = isinstance(param_group, dict) and "ess" in param_group
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        if has_ess:
+            group["anneal"] = False
+        elif group["anneal"]:
+            group["ess"] = annealed(float(group["n"]))(0.0)
 
     def _hyper(self, group: dict[str, Any], step: int) -> vadamw.Hyper:
         beta1, beta2 = (float(beta) for beta in group["betas"])
         scalars = (float(group["lr"]), beta1, beta2, float(group["eps"]), float(group["weight_decay"]))
         return vadamw.Hyper(*scalars, step)
 
-    def _unclip_factor(self) -> float:
-        # With several ranks the gradient is averaged after backward, which is no clipping.
-        return self._clipping.factor() if agreement.world_size() == 1 else 1.0
-
     # The prior and the scale of sigma
 
     def _noises(self, members: Sequence[Member], train: bool) -> Noises:
         noises = dict(super()._noises(members, train))
-        if train or not all(["prior_std" in state for _, state, _, _ in members]):
-            self._measure_priors(members)
-        if members and members[0].param.requires_grad and not members[0].param.is_meta:
-            self._clipping.watch(members[0].param)
-        for group in self.param_groups:
-            schedule = self._schedule or (annealed(float(group["n"])) if group["anneal"] else None)
-            if schedule is not None:
-                steps = max([int(each.state["step"]) for each in members if each.group is group], default=0)
-                group["ess"] = schedule(steps * float(group["batch_size"]) / float(group["n"]))
+        measure(members)
+        if members is not self._watched and agreement.world_size() == 1:
+            self._clipping.watch([member.param for member in members])
+            self._watched = members
         for param, state, group, _ in members:
             ess, delta = _scale(state, group)
             noises[id(param)] = noises[id(group)]._replace(ess=ess, weight_decay=delta)
         return noises
 
-    def _measure_priors(self, members: Sequence[Member]) -> None:
-        """Set the prior width of each parameter: at its first sample, and every few steps from its present mean."""
-        if all(["prior_std" in state and int(state["step"]) % _REFRESH for _, state, _, _ in members]):
-            return
-        matrices = sum([member.param.dim() > 1 for member in members])
-        sizes = _mean_squares([member.param for member in members])
-        first = next((size for member, size in zip(members, sizes, strict=True) if member.param.dim() > 1), None)
-        last = first if first is not None else max(sizes, default=0.0)
-        for (param, state, group, _), size in zip(members, sizes, strict=True):
-            # A vector takes the scale of the matrix before it: biases start at 0, gains at 1.
-            last = size if param.dim() > 1 else last
-            width = group["prior_width"]
-            width = min(1.0, 2.0 / max(1, matrices)) if width is None else float(width)
-            state.setdefault("prior_rms", math.sqrt(last))
-            rms = max(state["prior_rms"], math.sqrt(size))
-            state["prior_std"] = max(width * rms, _SMALLEST_WIDTH)
+    def _take_step(self, average: SampleAverage) -> None:
+        skipped = self.skipped_steps
+        super()._take_step(average)
+        if self.skipped_steps == skipped:  # else the weights may still be a sample
+            self._anneal()
+            members = self._members.find(self.param_groups, self.state)
+            if max([int(member.state["step"]) for member in members], default=1) % _REFRESH == 0:
+                measure(members, again=True)
+
+    def _anneal(self) -> None:
+        """Set "ess" of each group to lambda as it is after the steps taken."""
+        for group in self.param_groups:
+            schedule = self._schedule or (annealed(float(group["n"])) if group["anneal"] else None)
+            if schedule is not None:
+                states = (self.state[param] for param in group["params"] if param in self.state)
+                steps = max((int(state["step"]) for state in states if "step" in state), default=0)
+                group["ess"] = schedule(steps * float(group["batch_size"]) / float(group["n"]))
 
     def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
         """(B vhat, lambda, delta) of a parameter, in IVON's form: 1 / sigma^2 = lambda (B vhat + delta)."""
         if "prior_std" not in self.state.get(param, {}):
-            self._measure_priors(self._members.find(self.param_groups, self.state))
+            measure(self._members.find(self.param_groups, self.state))
         group, state = self._group_of(param), self.state[param]
         ess, step, width = float(group["ess"]), int(state["step"]), float(state["prior_std"])
         debias = 1.0 - float(group["betas"][1]) ** step if step else 1.0
         return state["exp_avg_sq"] * (float(group["batch_size"]) / debias), ess, 1.0 / (ess * width * width)
+
+    def _refuse_gradients_without_sample(self) -> None:
+        super()._refuse_gradients_without_sample()
+        if self.state:  # torch.distributed.checkpoint asks for a complete state
+            measure(self._members.find(self.param_groups, self.state))
+
+    # Clipping
+
+    @contextmanager
+    def _training_block(self, until_step: bool = False) -> Iterator[None]:
+        with super()._training_block(until_step):
+            yield
+        if len(self._average.samples) > 1:
+            self._clipping.note_all()
+
+    def _unclip_factor(self) -> float:
+        factor = self._clipping.factor()
+        # Averaging over ranks after backward, and GradScaler's unscaling, are no clipping.
+        is_known = agreement.world_size() == 1 and not hasattr(self, "found_inf")
+        return factor if is_known else 1.0
+
+    def hand_in_hess(self, estimates: Mapping[Tensor, Tensor]) -> None:
+        """Refused: the curvature of this optimizer is AdamW's second moment of the gradient."""
+        raise RuntimeError("hand_in_hess() has no meaning for VAdamW, whose curvature is B v; use IVON with it")
+
+    def diagnostics(self) -> list[VAdamWDiagnostics]:
+        """Statistics of B v, sigma and the prior, one entry per group."""
+        return diagnose(self, self._members)
 
 
 def annealed(n: float, cold: float = 100.0, passes: float = 10.0) -> Schedule:
@@ -223,20 +265,14 @@ def annealed(n: float, cold: float = 100.0, passes: float = 10.0) -> Schedule:
     return lambda done: float(n) * max(1.0, cold ** (1.0 - done / passes))
 
 
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except TypeError:  # a stream
+        return None
+
+
 def _scale(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
     beta2 = float(group["betas"][1])
     terms = float(group["ess"]), float(group["batch_size"])
     return vadamw.scale(*terms, beta2, int(state["step"]), float(state["prior_std"]))
-
-
-@torch.no_grad()
-def _mean_squares(params: Sequence[Tensor]) -> list[float]:
-    """The mean square of each parameter; of a sharded one over all ranks."""
-    if not params:
-        return []
-    norms = torch._foreach_norm([local(param).detach() for param in params], dtype=torch.float32)
-    squares = torch.stack([norm.double().cpu() for norm in norms]).square()
-    return [
-        float(fsdp.combined([param], square.view(1, 1), "sum")) / max(1, param.numel())
-        for param, square in zip(params, squares, strict=True)
-    ]
