@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from benchmarks.calls import CASE as CALLS_CASE
 from benchmarks.predict import CASE as PREDICT_CASE
 from benchmarks.results import Document
-from benchmarks.step import KEEPING_CASE
-from benchmarks.workloads import BY_SIZE, GPT_37M, GPT_STEP, MANY, RESNET20, RESNET_STEP
+from benchmarks.workloads import BY_SIZE, GPT_37M, GPT_STEP, MANY, RESNET20, RESNET20_REAL, RESNET_STEP
 
 
 class Bar(NamedTuple):
@@ -26,17 +26,22 @@ class Bar(NamedTuple):
     goal: float
 
 
-_FUSED, _LEAN, _FOREACH = "varlearn fused", "varlearn fused, lean", "varlearn foreach"
-_OVER, _OVER_FOREACH = "over_fused", "over_foreach"  # ratios to AdamW; for memory, the difference
+_FUSED, _LEAN = "varlearn fused", "varlearn fused, lean"
+_MODES, _CLOSURE, _VADAMW = "varlearn fused, modes", "varlearn fused, closure", "VAdamW"
+_OVER = "over_fused"  # ratio to AdamW; for memory, the difference
 
 # fmt: off
 BARS = (
-    Bar("sample + step, 37M parameters, x AdamW fused", "step", GPT_37M.name, _FUSED, _OVER, 2.5, 1.5),
-    Bar("the same, where malloc keeps memory", "step", KEEPING_CASE, _FUSED, _OVER, 2.5, 1.5),
-    Bar("sample + step, ResNet-20, x AdamW fused", "step", RESNET20.name, _FUSED, _OVER, 2.5, 1.5),
-    Bar("foreach, 37M parameters, x AdamW foreach", "step", GPT_37M.name, _FOREACH, _OVER_FOREACH, 3.0, 2.0),
-    Bar("the same, where malloc keeps memory", "step", KEEPING_CASE, _FOREACH, _OVER_FOREACH, 3.0, 2.0),
-    Bar("foreach, ResNet-20, x AdamW foreach", "step", RESNET20.name, _FOREACH, _OVER_FOREACH, 3.0, 2.0),
+    Bar("sample + step in a block, 37M parameters, x AdamW fused", "step", GPT_37M.name, _FUSED, _OVER, 2.1, 1.5),
+    Bar("the same, modes", "step", GPT_37M.name, _MODES, _OVER, 1.6, 1.3),
+    Bar("the same, closure", "step", GPT_37M.name, _CLOSURE, _OVER, 1.6, 1.3),
+    Bar("the same, variational AdamW in a block", "step", GPT_37M.name, _VADAMW, _OVER, 2.1, 1.5),
+    Bar("sample + step in a block, ResNet-20, x AdamW fused", "step", RESNET20.name, _FUSED, _OVER, 1.6, 1.5),
+    Bar("the same, gradients of backward", "step", RESNET20_REAL.name, _FUSED, _OVER, 1.6, 1.5),
+    Bar("the same, modes", "step", RESNET20_REAL.name, _MODES, _OVER, 1.6, 1.3),
+    Bar("the same, closure", "step", RESNET20_REAL.name, _CLOSURE, _OVER, 1.6, 1.3),
+    Bar("the same, variational AdamW in a block", "step", RESNET20_REAL.name, _VADAMW, _OVER, 1.6, 1.5),
+    Bar("Python calls in a step, ResNet-20", "calls", CALLS_CASE, "block", "calls", 600, 300),
     Bar("training step, GPT-2 of 10M, x AdamW fused", "train", GPT_STEP.name, _FUSED, _OVER, 1.05, 1.02),
     Bar("training step, ResNet-20, x AdamW fused", "train", RESNET_STEP.name, _FUSED, _OVER, 1.05, 1.02),
     Bar("vectors more than AdamW fused, 37M parameters", "memory", GPT_37M.name, _FUSED, _OVER, 1.1, 1.1),

@@ -10,7 +10,7 @@ import torch
 from torch.nn import Parameter
 
 import varlearn
-from varlearn.optim import native
+from varlearn.optim.engine.native import native
 
 REFERENCE = "AdamW fused"
 FOREACH_REFERENCE = "AdamW foreach"
@@ -58,12 +58,21 @@ def modes(optimizer: Any, compute: Compute) -> None:
     optimizer.step()
 
 
+def closure(optimizer: Any, compute: Compute) -> None:
+    """The same through `step(closure)`, where the optimizer draws the sample itself."""
+    optimizer.step(compute)
+
+
 def _adamw(**options: Any) -> Callable[[Sequence[Parameter]], Any]:
     return lambda params: torch.optim.AdamW(params, **_ADAMW, **options)
 
 
 def _varlearn(**options: Any) -> Callable[[Sequence[Parameter]], Any]:
     return lambda params: varlearn.IVON(params, **_IVON, seed=0, **options)
+
+
+def _vadamw(params: Sequence[Parameter]) -> Any:
+    return varlearn.optim.VAdamW(params, **_ADAMW, n=1e6, batch_size=100, seed=0)
 
 
 def _ivon_opt(params: Sequence[Parameter]) -> Any:
@@ -81,6 +90,9 @@ ALL = (
     Contender("varlearn fused", _varlearn(fused=True), block, 4.1),
     Contender("varlearn fused, lean", _varlearn(fused=True, memory="lean"), block, 3.1),
     Contender("varlearn fused, modes", _varlearn(fused=True), modes, 4.1),
+    Contender("varlearn fused, closure", _varlearn(fused=True), closure, 4.1),
+    Contender("VAdamW", _vadamw, block, 4.1),
+    Contender("VAdamW, modes", _vadamw, modes, 4.1),
 )
 
 
@@ -101,6 +113,6 @@ def left_out() -> dict[str, str]:
     if not native.available():
         # It would fall back to foreach, and the table would show that under another name.
         for contender in ALL:
-            if contender.name.startswith("varlearn fused"):
+            if contender.name.startswith(("varlearn fused", "VAdamW")):
                 reasons[contender.name] = "the native kernel cannot be compiled here; install a C compiler"
     return reasons

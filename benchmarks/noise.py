@@ -11,8 +11,10 @@ from benchmarks.results import Figure
 from benchmarks.tables import Column
 from benchmarks.timing import QUICK, Budget, take_turns
 from varlearn.core.noise import derive_key, normal_
-from varlearn.optim import native, packed
-from varlearn.optim.tasks import Draw, Noise
+from varlearn.core.update import RULE
+from varlearn.optim.engine import foreach
+from varlearn.optim.engine.native import native
+from varlearn.optim.engine.plan import Member, Noise, Plan
 
 _TORCH = "torch normal_"
 
@@ -26,15 +28,20 @@ def measure(quick: bool) -> list[Figure]:
 
 
 def _case(count: int, budget: Budget) -> list[Figure]:
-    out, mean, hess = torch.empty(count), torch.zeros(count), torch.ones(count)
-    task = Draw(out, mean, hess, Noise(derive_key(0, draw=0), ess=1.0, weight_decay=0.0))
+    out, group = torch.zeros(count), {"foreach": None, "fused": None, "memory": "lean"}
+    noise = Noise(derive_key(0, draw=0), ess=1.0, weight_decay=0.0)
+    member = Member(out, {"step": 0, "momentum": torch.zeros(count), "hess": torch.ones(count)}, group, 0)
+
+    def sample(plan: Plan) -> None:
+        plan.draw({id(group): noise})
+
     turns = {
         _TORCH: out.normal_,
-        "core.noise normal_": partial(normal_, out, task.noise.key),
-        "sample, foreach path": partial(packed.draw, [task]),
+        "core.noise normal_": partial(normal_, out, noise.key),
+        "sample, foreach engine": partial(sample, foreach.plan([member], RULE)),
     }
     if native.available():
-        turns["sample, fused path"] = partial(native.draw, [task])
+        turns["sample, native engine"] = partial(sample, native.plan([member], RULE))
     timings = take_turns(turns, budget)
     return [
         {

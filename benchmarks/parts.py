@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks import blocks, memory, noise, predict, scaling, step, train
+from benchmarks import blocks, calls, memory, noise, predict, scaling, step, train
 
-PARTS = {module.PART.name: module.PART for module in (step, train, memory, scaling, blocks, predict, noise)}
+PARTS = {module.PART.name: module.PART for module in (step, calls, train, memory, scaling, blocks, predict, noise)}

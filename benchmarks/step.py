@@ -19,13 +19,14 @@ from benchmarks.part import Part
 from benchmarks.results import Figure
 from benchmarks.tables import Column
 from benchmarks.timing import QUICK, Budget, Timings, take_turns
-from benchmarks.workloads import GPT_37M, GPT_SMALL, RESNET20, Tensors
+from benchmarks.workloads import GPT_37M, GPT_SMALL, RESNET20, RESNET20_REAL, RealGradients, Tensors
 
 KEEPING_CASE = f"{GPT_37M.name}, malloc keeps memory"
 _PROCESSES = 7
 _BUDGETS = {
     GPT_37M.name: (GPT_37M, Budget(rounds=7, seconds=20.0, least=3)),
     RESNET20.name: (RESNET20, Budget(rounds=30, seconds=8.0, least=5, repeat=10)),
+    RESNET20_REAL.name: (RESNET20_REAL, Budget(rounds=30, seconds=8.0, least=5, repeat=10)),
 }
 
 
@@ -36,21 +37,22 @@ def nothing() -> None:
 def measure(quick: bool) -> list[Figure]:
     """Every contender on few large tensors and on many small ones."""
     if quick:
-        return [figure for work in (GPT_SMALL, RESNET20) for figure in _figures(work, _timings(work, QUICK), work.name)]
+        quick = (GPT_SMALL, RESNET20, RESNET20_REAL)
+        return [figure for work in quick for figure in _figures(work, _timings(work, QUICK), work.name)]
     figures: list[Figure] = []
-    for work, keeps_memory in ((GPT_37M, False), (GPT_37M, True), (RESNET20, False)):
+    for work, keeps_memory in ((GPT_37M, False), (GPT_37M, True), (RESNET20, False), (RESNET20_REAL, False)):
         parts = [measured("step", work.name, keeps_memory=keeps_memory) for _ in range(_PROCESSES)]
         figures += _figures(work, Timings.pooled(parts), KEEPING_CASE if keeps_memory else work.name)
     return figures
 
 
-def _timings(work: Tensors, budget: Budget) -> Timings:
+def _timings(work: Tensors | RealGradients, budget: Budget) -> Timings:
     grads = work.grads()
     turns = {each.name: partial(each.drive, each.build(work.params(grads)), nothing) for each in select()}
     return take_turns(turns, budget)
 
 
-def _figures(work: Tensors, timings: Timings, case: str) -> list[Figure]:
+def _figures(work: Tensors | RealGradients, timings: Timings, case: str) -> list[Figure]:
     figures: list[Figure] = []
     for each in select():
         low, high = timings.quartiles(each.name, REFERENCE)

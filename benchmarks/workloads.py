@@ -78,6 +78,31 @@ BY_SIZE_SMALL = (
 )
 
 
+class RealGradients(NamedTuple):
+    """The parameters of a model with the gradients of one backward pass, strides and all."""
+
+    name: str
+    build: Callable[[], nn.Module]
+    batch: Callable[[], tuple[Tensor, Tensor]]
+
+    @property
+    def count(self) -> int:
+        """Number of parameters."""
+        return sum(param.numel() for param in self.build().parameters())
+
+    def grads(self) -> list[Tensor]:
+        """Gradients as backward leaves them."""
+        model = self.build()
+        loss(model, *self.batch()).backward()
+        return [param.grad for param in model.parameters() if param.grad is not None]
+
+    def params(self, grads: Sequence[Tensor]) -> list[Parameter]:
+        """Parameters of a fresh model with these gradients."""
+        params = list(self.build().parameters())
+        assign(params, grads)
+        return params
+
+
 class Task(NamedTuple):
     """A model and a batch: for figures of whole training steps.
 
@@ -109,6 +134,7 @@ def images(count: int, side: int = 32) -> tuple[Tensor, Tensor]:
     return pixels, torch.randint(10, (count,))
 
 
+RESNET20_REAL = RealGradients("ResNet-20, 107 tensors, gradients of backward", resnet20, lambda: images(4))
 GPT_STEP = Task("GPT-2 of 10M, 8 x 256 tokens", gpt2_10m, lambda: tokens(8, 256))
 GPT_STEP_SMALL = Task("GPT-2 of 0.03M, 2 x 16 tokens", gpt2_tiny, lambda: tokens(2, 16))
 RESNET_STEP = Task("ResNet-20, batch 50", resnet20, lambda: images(50))
