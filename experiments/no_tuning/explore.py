@@ -13,8 +13,11 @@ from experiments.no_tuning.tasks import Parts, Task
 
 DEFAULTS: dict[str, Any] = {
     "rate": 3e-3,
-    "width": 2.0,  # w_t = min(1, width / matrices^power)
+    "width": 2.0,
     "power": 1.0,
+    "shift": 0,  # w_t = min(1, width / (matrices + shift)^power)
+    "short": 0.0,  # > 0: in a run of fewer passes, all widths shrink in proportion
+    "embeddings": True,  # noise of full width in embeddings; False: as in matrices
     "vectors": 1.0,  # factor of the width of biases and normalization parameters; 0 for no noise
     "cold": 100.0,  # ess starts at cold * n ...
     "anneal": 10.0,  # ... and reaches n after so many passes
@@ -37,13 +40,15 @@ class Rule:
         self.options = o = DEFAULTS | job
         self.params = [p for p in model.parameters() if p.requires_grad]
         embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-        matrices = [p for p in self.params if p.dim() > 1 and id(p) not in embeddings]
-        width = min(1.0, o["width"] / max(1, len(matrices)) ** o["power"])
-        rms, widths, last = [], [], next(_rms(p) for p in self.params if p.dim() > 1)
+        matrices = [p for p in self.params if _is_matrix(p) and id(p) not in embeddings]
+        width = min(1.0, o["width"] / (len(matrices) + o["shift"]) ** o["power"])
+        short = min(1.0, task.passes / o["short"]) if o["short"] else 1.0
+        rms, widths, last = [], [], next(_rms(p) for p in self.params if _is_matrix(p))
         for p in self.params:  # a vector takes the scale of the matrix before it
-            last = _rms(p) if p.dim() > 1 else last
+            last = _rms(p) if _is_matrix(p) else last
             rms.append(last)
-            widths.append(1.0 if id(p) in embeddings else width if p.dim() > 1 else width * o["vectors"])
+            wide = id(p) in embeddings and o["embeddings"]
+            widths.append(short * (1.0 if wide else width if _is_matrix(p) else width * o["vectors"]))
         self.first, self.width = torch.tensor(rms) ** 2, torch.tensor(widths)
         self.sizes = torch.tensor([p.numel() for p in self.params])
         self.tensor_of = torch.repeat_interleave(torch.arange(len(self.sizes)), self.sizes)
@@ -60,6 +65,8 @@ class Rule:
             self.rates = sizes[self.tensor_of]
         elif o["relative"] == "model":
             self.rates = _typical(matrices)
+        elif o["relative"] == "median":
+            self.rates = statistics.median_high(_rms(p) for p in matrices if _rms(p) > 0)
         self.t, self.generator = 0, torch.Generator().manual_seed(job["seed"])
 
     def _put(self, flat: Tensor) -> None:
@@ -98,6 +105,11 @@ class Rule:
 
     def _means(self, values: Tensor) -> Tensor:
         return torch.zeros(len(self.sizes)).index_add_(0, self.tensor_of, values) / self.sizes
+
+
+def _is_matrix(p: Tensor) -> bool:
+    """Gains of shape (1, C, 1, 1) are vectors."""
+    return sum(size > 1 for size in p.shape) > 1
 
 
 def _rms(p: Tensor) -> float:

@@ -94,6 +94,13 @@ def test_a_final_job_waits_for_its_tuning_and_no_job_runs_twice() -> None:
     assert len({(r["method"], r["rate"], r["seed"]) for r in results}) == len(results)
 
 
+def test_a_job_with_fewer_options_is_another_job() -> None:
+    job = {"task": "digits-mlp", "method": "rule", "seed": 0, "test": False}
+    done = job | {"width": 1.0, "validation": {"mean": {"nll": 0.1}}, "seconds": 1.0}
+    assert run.next_job([job], [done]) == job
+    assert run.next_job([job | {"width": 1.0}], [done]) is None
+
+
 def test_a_diverged_run_loses_the_tuning() -> None:
     name, rates = "digits-mlp", TASKS["digits-mlp"].rates["sgd"]
     results = [row(name, "sgd", run.TUNING_SEED, rate, validation=1.0 + (i == 0)) for i, rate in enumerate(rates)]
