@@ -8,15 +8,19 @@ section needs a row in `THINGS`.
 import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 import torch
 
-from varlearn import data, metrics, models, optim, posterior, recipes
+from varlearn import core, data, metrics, models, optim, posterior, recipes
+from varlearn.core.rule import Rule
 from varlearn.data import loading
 from varlearn.data.glue import TASKS
 from varlearn.methods import METHODS, Optim
+from varlearn.optim.engine.choice import ENGINES
 from varlearn.predict import Predictions, RegressionPredictions, TokenPredictions
 from varlearn.report.write import TITLES
 from varlearn.train.evaluate import score
@@ -56,9 +60,17 @@ def defined(package: object, kind: type | None = None) -> dict[str, str]:
     return {name: module_of(v) for name, v in found.items() if inspect.isclass(v) and issubclass(v, kind)}
 
 
+def rules() -> dict[str, Rule]:
+    """Module of `varlearn.core` -> the update rule that it defines."""
+    modules = {info.name: import_module(f"varlearn.core.{info.name}") for info in iter_modules(core.__path__)}
+    return {name: module.RULE for name, module in modules.items() if hasattr(module, "RULE")}
+
+
 THINGS: dict[str, dict[str, str]] = {
     "A method": {name: module_of(method) for name, method in METHODS.items()},
     "An optimizer": {module: module for module in defined(optim, torch.optim.Optimizer).values()},
+    "A rule": {rule.name: module for module, rule in rules().items()},
+    "An engine": dict.fromkeys(ENGINES, ""),
     "A posterior": {
         name: module_of(getattr(posterior, name))
         for name in posterior.__all__
