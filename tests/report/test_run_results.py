@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from varlearn.files.sealed import CorruptFileError
+from varlearn.report import write_report
 from varlearn.report.run_results import read_run
 
 
@@ -35,7 +36,7 @@ def test_no_run_there(tmp_path: Path) -> None:
 
 def test_json_that_is_none(folder: Path) -> None:
     (folder / "metrics.json").write_text("{")
-    with pytest.raises(ValueError, match=r"metrics\.json is not JSON .* write it again by repeating its stage"):
+    with pytest.raises(ValueError, match=r"metrics\.json is damaged: .*; its stage writes it again"):
         read_run(folder)
 
 
@@ -46,3 +47,14 @@ def test_a_flipped_bit_in_the_predictions(folder: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(CorruptFileError):
         read_run(folder)
+
+
+def test_a_damaged_line_of_the_log_is_reported_and_drops_no_other(folder: Path) -> None:
+    path = folder / "log.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], "\0" + lines[1], *lines[2:]]))
+    run = read_run(folder)
+    assert run.damaged_lines == [2]
+    assert len(run.log) == 3
+    page = write_report([folder], folder / "report").read_text()
+    assert "1 damaged line(s) left out (2)" in page

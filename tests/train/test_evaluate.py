@@ -10,6 +10,7 @@ import torch
 
 from tests.train.tiny import load, tiny_run
 from varlearn import metrics, posterior
+from varlearn.files.checked_json import read_json
 from varlearn.posterior import CorruptFileError
 from varlearn.predict import predict
 from varlearn.train import Model, Run, RunFolderError, fit, load_run_predictions, predict_run, score_run
@@ -46,7 +47,7 @@ def test_predictions_are_those_of_the_posterior(trained: Path) -> None:
 def test_scores(trained: Path) -> None:
     predict_run(trained)
     scores = score_run(trained)
-    assert json.loads((trained / "metrics.json").read_text()) == scores
+    assert read_json(trained / "metrics.json") == scores
     averaged = load_run_predictions(trained)["test"]["averaged"]
     assert scores["averaged"]["nll"] == metrics.nll(averaged.log_probs, averaged.targets)
     assert scores["averaged"]["accuracy"] == metrics.accuracy(averaged.log_probs, averaged.targets)

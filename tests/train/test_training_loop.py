@@ -14,6 +14,8 @@ from tests.train import tiny
 from tests.train.tiny import tiny_run
 from varlearn import data, posterior
 from varlearn.data.examples import Examples
+from varlearn.files.checked_json import read_json_lines
+from varlearn.files.formats import FileFormatError
 from varlearn.files.nested import pack
 from varlearn.posterior import DiagGaussian, Point
 from varlearn.train import Interrupted, Model, NonFiniteLossError, RunFolder, RunFolderError, WriteError, fit, from_json
@@ -25,7 +27,7 @@ METHODS = ["ivon", "adamw", "sgd"]
 
 
 def records(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return read_json_lines(out / "log.jsonl").records
 
 
 def result(out: Path) -> dict[str, Any]:
@@ -314,3 +316,26 @@ def test_the_best_is_kept_when_later_ones_are_worse(tmp_path: Path, monkeypatch:
 def test_lines_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fit(tiny_run(), tmp_path / "run")
     assert "step 18/18  loss" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", ["seed", "lr"])
+def test_a_checkpoint_of_another_run_is_refused(change: str, tmp_path: Path) -> None:
+    run = tiny_run()
+    other = replace(run, seed=9) if change == "seed" else replace(run, optim=replace(run.optim, lr=0.25))
+    for name, one in (("mine", run), ("other", other)):
+        fit(one, tmp_path / name, progress=False)
+    newest = RunFolder(tmp_path / "other").checkpoints.paths()[-1]
+    mine = tmp_path / "mine" / "checkpoint"
+    (mine / "step-99999999.safetensors").write_bytes(newest.read_bytes())
+    with pytest.raises(RunFolderError, match=rf"step-99999999.* is a checkpoint of another run: .*{change} was"):
+        fit(run, tmp_path / "mine", resume=True, progress=False)
+    (mine / "step-99999999.safetensors").unlink()
+    fit(run, tmp_path / "mine", resume=True, progress=False)
+
+
+def test_a_sealed_file_that_is_no_checkpoint_of_a_run(tmp_path: Path) -> None:
+    fit(tiny_run(), tmp_path / "run", progress=False)
+    path = RunFolder(tmp_path / "run").checkpoints.paths()[-1]
+    checkpoint_module.write(path, {"step": 3})
+    with pytest.raises(FileFormatError, match=r"does not describe a checkpoint of a run \(KeyError: 'best'\)"):
+        fit(tiny_run(), tmp_path / "run", resume=True, progress=False)

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 from cyclopts import Parameter
 
+from varlearn.files.checked_json import parse_json
 from varlearn.methods import METHODS, Optim, named
 from varlearn.train.config import Run, from_json, to_json
 
@@ -86,7 +87,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(f"--config {path} cannot be read: {error.strerror}") from error
     try:
-        values = json.loads(text) if path.suffix == ".json" else _toml(text)
+        values = parse_json(text) if path.suffix == ".json" else _toml(text)
     except ValueError as error:
         raise ValueError(f"--config {path} is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
     if not isinstance(values, dict):

@@ -14,6 +14,7 @@ from varlearn import train as training
 from varlearn.cli.overrides import given, laid_over, optional, read_settings
 from varlearn.cli.show import say, table
 from varlearn.cli.show import settings as show_settings
+from varlearn.files.checked_json import read_json
 from varlearn.methods import named
 from varlearn.recipes import recipe as named_recipe
 from varlearn.train.config import Run, to_json
@@ -96,7 +97,7 @@ def chosen(
 
 def show_metrics(folder: RunFolder) -> None:
     """Print the metrics of a run: a row for each, a column for each kind of prediction."""
-    metrics = json.loads(folder.metrics.read_text(encoding="utf-8"))
+    metrics = read_json(folder.metrics)
     method = named(folder.read_run().optim.name)
     kinds = {"mean": "at the mean", "averaged": "averaged"} if method.averages else {"mean": method.name}
     values = {kind: flattened(metrics[kind]) for kind in kinds}

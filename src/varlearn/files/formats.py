@@ -14,6 +14,10 @@ from typing import Any
 CURE = "give a file that varlearn wrote, or write it again"
 
 
+class CorruptFileError(ValueError):
+    """A file whose bytes are not the ones that were written."""
+
+
 class FileFormatError(ValueError):
     """An undamaged file that is not what it should be: another format, a later version, a malformed description."""
 

@@ -20,15 +20,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from varlearn.files.atomic import replacing
+from varlearn.files.formats import CorruptFileError
 
 KEY = "varlearn"
 _BLANK = "0" * 64
 _CHUNK = 1 << 20
 _CURE = "copy or write it again"
-
-
-class CorruptFileError(ValueError):
-    """A file whose bytes are not the ones that were written."""
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:

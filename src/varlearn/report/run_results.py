@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from varlearn.files.checked_json import Lines, read_json, read_json_lines
+from varlearn.files.formats import CorruptFileError
 from varlearn.methods import METHODS
 from varlearn.predict import Predictions, load_predictions
 from varlearn.predict.predictions_file import AnyPredictions
@@ -24,7 +25,8 @@ class ReadRun:
         name: of the folder.
         config: `config.json`.
         env: `env.json`.
-        log: the records of `log.jsonl`.
+        log: the undamaged records of `log.jsonl`.
+        damaged_lines: numbers of the others, counted from 1.
         metrics: `metrics.json`.
         predictions: "SET/KIND" -> what was predicted, e.g. "test/averaged".
     """
@@ -33,6 +35,7 @@ class ReadRun:
     config: dict[str, Any]
     env: dict[str, Any]
     log: list[dict[str, Any]]
+    damaged_lines: list[int]
     metrics: dict[str, Any]
     predictions: dict[str, AnyPredictions]
 
@@ -74,11 +77,14 @@ def read_run(path: Path) -> ReadRun:
         raise ValueError(f"{path} holds no run: config.json is missing; give the folder that varlearn train wrote to")
     predictions = path / "predictions.safetensors"
     found = load_predictions(predictions) if predictions.exists() else {}
+    lines = path / "log.jsonl"
+    log = read_json_lines(lines) if lines.exists() else Lines([], [])
     return ReadRun(
         name=path.resolve().name,
         config=_json(path / "config.json"),
         env=_json(path / "env.json"),
-        log=_lines(path / "log.jsonl"),
+        log=log.records,
+        damaged_lines=log.damaged,
         metrics=_json(path / "metrics.json"),
         predictions=found if isinstance(found, dict) else {},
     )
@@ -88,19 +94,6 @@ def _json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); write it again by repeating its stage") from error
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole records: a run that was killed may have left half a line at the end."""
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            break
-    return records
+        return read_json(path)
+    except CorruptFileError as error:
+        raise CorruptFileError(f"{error}; its stage writes it again") from error

@@ -166,4 +166,8 @@ def _note(runs: Sequence[ReadRun]) -> str:
         f"scale {first.get('scale')}",
         f"seed {first.get('seed')}" if len(runs) == 1 else f"{len(runs)} runs",
     ]
+    for run in runs:
+        if run.damaged_lines:
+            numbers = ", ".join(map(str, run.damaged_lines[:5])) + (", ..." if len(run.damaged_lines) > 5 else "")
+            words.append(f"log.jsonl of {run.name}: {len(run.damaged_lines)} damaged line(s) left out ({numbers})")
     return ", ".join(words)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
+from varlearn.files.checked_json import parse_json
 from varlearn.methods import Optim, named, settings_for
 from varlearn.setting_checks import Rule, at_least, check, positive
 
@@ -183,7 +184,7 @@ def to_json(run: Run) -> str:
 
 def from_json(text: str) -> Run:
     """The run that `to_json` wrote; unknown keys are errors that name the nearest known one."""
-    values = json.loads(text)
+    values = parse_json(text)
     if not isinstance(values, dict):
         raise ValueError(f"a run is a JSON object, not a {type(values).__name__}; give what to_json() wrote")
     return _build(Run, values, "")

@@ -6,7 +6,6 @@ that and writes `metrics.json`. Either can be repeated alone.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from torch import nn
 
 from varlearn import metrics, posterior
 from varlearn.data.batches import Batches
-from varlearn.files.atomic import write_text, writing
+from varlearn.files.atomic import writing
+from varlearn.files.checked_json import write_json
 from varlearn.files.formats import FileFormatError
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
 from varlearn.posterior.binding import write_into
@@ -147,7 +147,7 @@ def score_run(out: str | Path) -> dict[str, Any]:
         scores[source] = score(found)
         if predictions:
             scores[source]["ood"] = {name: score_ood(found, other[source]) for name, other in predictions.items()}
-    write_text(folder.metrics, json.dumps(_finite(scores), indent=2, sort_keys=True, allow_nan=False) + "\n")
+    write_json(folder.metrics, _finite(scores))
     return scores
 
 

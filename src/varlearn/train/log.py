@@ -7,13 +7,13 @@ goes to `timing.jsonl`, which is only ever appended to.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from varlearn.files.atomic import writing
+from varlearn.files.checked_json import json_line
 from varlearn.train.joined_names import flattened
 
 LOGGERS = ("tensorboard", "trackio", "wandb")
@@ -32,7 +32,7 @@ class Logger(Protocol):
 
 
 class JsonLines:
-    """One JSON object per line, appended.
+    """One JSON object per line, appended, each with its checksum; `read_json_lines` reads them.
 
     Args:
         path: of the file.
@@ -47,7 +47,7 @@ class JsonLines:
     ...     log.close()
     ...     JsonLines(Path(folder, "log.jsonl"), keep=position).close()
     ...     print(Path(folder, "log.jsonl").read_text(), end="")
-    {"step": 1, "loss": 0.5}
+    {"step": 1, "loss": 0.5, "crc32": "..."}
     """
 
     def __init__(self, path: Path, keep: int | None = None) -> None:
@@ -60,7 +60,7 @@ class JsonLines:
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a record; a number that JSON has no word for becomes a string, "nan" or "inf"."""
         with writing(self._path):
-            self._file.write((json.dumps(_plain(record), allow_nan=False) + "\n").encode())
+            self._file.write(json_line(_plain(record)).encode())
             self._file.flush()
 
     def flush(self) -> int:

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from varlearn.files.atomic import remove_orphans, write_text, writing
+from varlearn.files.atomic import remove_orphans, writing
+from varlearn.files.checked_json import write_json
 from varlearn.train.checkpoint import Checkpoints
 from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.joined_names import flattened
@@ -68,6 +69,32 @@ class RunFolder:
         return self.out / "metrics.json"
 
     @contextlib.contextmanager
+    def opened(self, run: Run, *, resume: bool) -> Iterator[None]:
+        """Make the folder for a new run, or check that it is this run's, and keep other processes out meanwhile.
+
+        Nothing in the folder is changed before the lock is held: the files may be those of a run that is training.
+
+        Raises:
+            RunFolderError: if it is not empty and `resume` is False, holds another run, or is being trained in.
+            WriteError: if it cannot be written.
+        """
+        self._check_usable(resume)
+        for folder in (self.out, self.checkpoints.folder):  # now, and not when the first checkpoint is due
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK):
+                    raise PermissionError(None, "the folder is read-only")
+        with self.locked():
+            if self.config.exists():
+                self._check_usable(resume)  # another process may have begun a run before the lock was ours
+                self._check_same(run)
+            else:
+                write_json(self.config, json.loads(to_json(run)))
+            remove_orphans(self.out)
+            self.checkpoints.clean()
+            yield
+
+    @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from training in this folder meanwhile; the system forgets the lock with the process.
 
@@ -91,13 +118,7 @@ class RunFolder:
                 raise RunFolderError(f"another process is training in {self.out}; wait for it, or end it") from error
             yield
 
-    def open(self, run: Run, *, resume: bool) -> None:
-        """Make the folder for a new run, or check that it is this run's.
-
-        Raises:
-            RunFolderError: if it is not empty and `resume` is False, or holds another run.
-            WriteError: if it cannot be written.
-        """
+    def _check_usable(self, resume: bool) -> None:
         if self.out.exists() and not self.out.is_dir():
             raise RunFolderError(f"out={str(self.out)!r} is a file; a run needs a folder, choose another name")
         if not self.config.exists():
@@ -110,17 +131,6 @@ class RunFolder:
                 f"out={str(self.out)!r} already holds a run; resume it (resume=True, --resume), or choose "
                 "another folder"
             )
-        for folder in (self.out, self.checkpoints.folder):  # now, and not when the first checkpoint is due
-            with writing(folder):
-                folder.mkdir(parents=True, exist_ok=True)
-                if not os.access(folder, os.W_OK):
-                    raise PermissionError(None, "the folder is read-only")
-        if self.config.exists():
-            self._check_same(run)
-        else:
-            write_text(self.config, to_json(run))
-        remove_orphans(self.out)
-        self.checkpoints.clean()
 
     def read_run(self) -> Run:
         """The run that the folder holds."""

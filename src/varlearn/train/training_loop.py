@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import signal
 import sys
@@ -14,14 +13,16 @@ from typing import Any
 import torch
 
 from varlearn import posterior
-from varlearn.files.atomic import write_text, writing
+from varlearn.files.atomic import writing
+from varlearn.files.checked_json import read_json, write_json
+from varlearn.files.formats import CorruptFileError, rebuilding
 from varlearn.train.build import build_batches, build_examples
-from varlearn.train.config import Run, to_json
+from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.environment import environment
 from varlearn.train.log import JsonLines, Logger
 from varlearn.train.processes import Processes, processes
 from varlearn.train.run_errors import Interrupted, NonFiniteLossError, RunFolderError
-from varlearn.train.run_folder import RunFolder
+from varlearn.train.run_folder import RunFolder, config_differences
 from varlearn.train.signals import StopRequest
 from varlearn.train.step_progress import training_progress
 from varlearn.train.training import Training
@@ -78,8 +79,7 @@ def fit(
         mine = stack.enter_context(processes(device))
         with mine.together():
             if mine.writes:
-                folder.open(run, resume=resume)
-                stack.enter_context(folder.locked())
+                stack.enter_context(folder.opened(run, resume=resume))
         stack.enter_context(torch.random.fork_rng([mine.device] if mine.device.type == "cuda" else []))
         torch.manual_seed(run.seed)
         loop = _Loop(run, folder, mine, root)
@@ -108,7 +108,8 @@ class _Loop:
         restored = self.folder.checkpoints.newest() if resume else None
         self.mine.wait()  # all have read before one renames or removes
         state = restored.state if restored else None
-        if state is not None:
+        if restored and state is not None:
+            self._check_ours(restored.path, state)
             if state["processes"] != self.mine.world:
                 raise RunFolderError(
                     f"the run was made by {state['processes']} process(es) and would go on with {self.mine.world}, "
@@ -119,6 +120,20 @@ class _Loop:
         with self.mine.together():
             if self.mine.writes:
                 self._open_files(resume, state, restored.damaged if restored else {})
+
+    def _check_ours(self, path: Path | None, state: dict[str, Any]) -> None:
+        """Refuse a checkpoint that was copied from another run: it has other settings."""
+        with rebuilding(path or self.folder.checkpoints.folder, "a checkpoint of a run"):
+            missing = {"config", "processes", "training", "best", "losses", "count", "log_bytes"} - state.keys()
+            if missing:
+                raise KeyError(min(missing))
+            written_by = from_json(state["config"])
+        if differences := config_differences(written_by, self.run):
+            lines = "; ".join(f"{key} was {was!r}, is now {now!r}" for key, (was, now) in differences.items())
+            raise RunFolderError(
+                f"{path} is a checkpoint of another run: {lines}. Put back the one that this run wrote, or remove it "
+                "to go on from the checkpoint before it"
+            )
 
     def _open_files(self, resume: bool, state: dict[str, Any] | None, damaged: dict[Path, str]) -> None:
         for path, damage in damaged.items():
@@ -226,12 +241,18 @@ class _Loop:
 
     def _record_environment(self) -> None:
         now = environment(self.mine.device, self.mine.world)
-        text = json.dumps(now, indent=2, sort_keys=True) + "\n"
         if self.folder.env.exists():
-            if self.folder.env.read_text(encoding="utf-8") != text:
-                self._say(f"the machine or a package differs from {self.folder.env}: the result may differ in the bits")
-            return
-        write_text(self.folder.env, text)
+            try:
+                before = read_json(self.folder.env)
+            except CorruptFileError as error:
+                self._say(f"{error}. It is replaced")
+            else:
+                if before != now:
+                    self._say(
+                        f"the machine or a package differs from {self.folder.env}: the result may differ in the bits"
+                    )
+                return
+        write_json(self.folder.env, now)
 
     def _not_finite(self, loss: float) -> str:
         last = self.folder.checkpoints.paths()

@@ -1,0 +1,141 @@
+"""JSON files and lines that carry a checksum of their own text; readers verify it.
+
+A document has one more key, "sha256": the SHA-256 of its text with these 64 characters replaced by zeros. A line of a
+log ends with "crc32" in the same way, eight characters. Files without a checksum, of version 0.1 or written by hand,
+are read as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from varlearn.files.atomic import write_text
+from varlearn.files.formats import CorruptFileError
+
+DOCUMENT_KEY, LINE_KEY = "sha256", "crc32"
+_BLANK_DOCUMENT, _BLANK_LINE = "0" * 64, "0" * 8
+_HEX = {DOCUMENT_KEY: re.compile("[0-9a-f]{64}"), LINE_KEY: re.compile("[0-9a-f]{8}")}
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object with sorted keys and its checksum, whole or not at all.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(Path(folder, "a.json"), {"nll": 0.5})
+    ...     read_json(Path(folder, "a.json"))
+    {'nll': 0.5}
+    """
+    text = json.dumps({**values, DOCUMENT_KEY: _BLANK_DOCUMENT}, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    write_text(path, text.replace(_BLANK_DOCUMENT, _sha256(text)))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object and verify its checksum, if it has one.
+
+    Raises:
+        CorruptFileError: naming the file, if it is damaged or no JSON object.
+    """
+    try:
+        values = parse_json(path.read_bytes().decode("utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds a {type(values).__name__} instead of a JSON object; write it again")
+        return values
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} is damaged: {error}") from error
+
+
+def parse_json(text: str) -> Any:
+    """What a text holds, without its checksum, which is verified if there is one.
+
+    >>> parse_json('{"a": 1}')
+    {'a': 1}
+    """
+    values = json.loads(text)
+    claimed = _claimed(values, DOCUMENT_KEY) if isinstance(values, dict) else None
+    if claimed is not None and _sha256(text.replace(claimed, _BLANK_DOCUMENT)) != claimed:
+        raise ValueError(
+            f'its text does not fit its checksum; write it again, or remove the line "{DOCUMENT_KEY}" if you changed '
+            "it on purpose"
+        )
+    return values
+
+
+def json_line(record: Mapping[str, Any]) -> str:
+    """A record as one line with its checksum.
+
+    >>> print(json_line({"step": 1}), end="")
+    {"step": 1, "crc32": "..."}
+    """
+    line = json.dumps({**record, LINE_KEY: _BLANK_LINE}, allow_nan=False)
+    return f'{line[: -len(_BLANK_LINE) - 2]}{_crc32(line)}"}}\n'
+
+
+class Lines(NamedTuple):
+    """What `read_json_lines` found."""
+
+    records: list[dict[str, Any]]
+    """The undamaged records, without their checksums."""
+    damaged: list[int]
+    """Numbers of the damaged lines, counted from 1."""
+
+
+def read_json_lines(path: Path) -> Lines:
+    """Read records one per line; damaged lines are left out and counted.
+
+    Half a line at the end is what a killed writer leaves: it is left out and is no damage.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.jsonl")
+    ...     _ = path.write_text(json_line({"step": 1}) + "?" + json_line({"step": 2}) + json_line({"step": 3}) + '{"st')
+    ...     read_json_lines(path)
+    Lines(records=[{'step': 1}, {'step': 3}], damaged=[2])
+    """
+    records, damaged = [], []
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if line or number < len(lines):
+            try:
+                records.append(_record(line.decode("utf-8")))
+            except (ValueError, RecursionError):
+                if number < len(lines):
+                    damaged.append(number)
+    return Lines(records, damaged)
+
+
+def _record(line: str) -> dict[str, Any]:
+    values = json.loads(line)
+    if not isinstance(values, dict):
+        raise ValueError("not a JSON object")
+    claimed = _claimed(values, LINE_KEY)
+    if claimed is not None and _crc32(f'{line[: -len(claimed) - 2]}{_BLANK_LINE}"}}') != claimed:
+        raise ValueError("the checksum does not fit")
+    return values
+
+
+def _claimed(values: dict[str, Any], key: str) -> str | None:
+    """Take the checksum out; None if there is none. One under another name is a damaged name."""
+    for name, value in values.items():
+        if name != key and isinstance(value, str) and _HEX[key].fullmatch(value):
+            raise ValueError(f"it has a checksum under the name {name!r} instead of {key!r}; write it again")
+    if key not in values:
+        return None
+    claimed = values.pop(key)
+    if not isinstance(claimed, str) or not _HEX[key].fullmatch(claimed):
+        raise ValueError(f"its checksum {key!r} is not one; write it again")
+    return claimed
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _crc32(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
