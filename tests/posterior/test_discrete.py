@@ -109,3 +109,16 @@ def test_at_the_mean_a_point_is_itself_and_a_mixture_an_ensemble_of_means() -> N
     assert found.weights == (0.75, 0.25)
     assert all(isinstance(component, Point) for component in found.components)
     assert torch.equal(found.mean["w"], torch.full((2,), 0.25))
+
+
+def test_a_mixture_keeps_and_sets_the_temperatures_of_its_components() -> None:
+    q = Mixture((normal(0.0, 1.0).at_temperature(0.25), point(2.0)), weights=(1.0, 3.0))
+    first = q.to(dtype=torch.float64).components[0]
+    assert isinstance(first, DiagGaussian)
+    assert first.temperature == 0.25
+    warm = q.at_temperature(9.0)
+    assert warm.weights == q.weights
+    assert warm.components[0].std["w"].item() == pytest.approx(3.0)
+    assert warm.components[1] is q.components[1]
+    with pytest.raises(ValueError, match="temperature"):
+        point(1.0).at_temperature(-1.0)

@@ -138,15 +138,51 @@ def test_prior() -> None:
         gaussian().prior()
 
 
-def test_tempered_multiplies_variances_by_the_temperature() -> None:
-    q = gaussian()
-    warm = q.tempered(4.0)
+def test_the_temperature_multiplies_variances_and_leaves_ess_hess_and_the_prior_alone() -> None:
+    q = gaussian(weight_decay=0.25)
+    warm = q.at_temperature(4.0)
     torch.testing.assert_close(warm.std["w"], 2.0 * q.std["w"])
-    torch.testing.assert_close(warm.tempered(0.25).std["w"], q.std["w"])
-    assert warm.ess == {"w": 25.0, "b": 100.0}
-    for bad in (0.0, -1.0, math.inf, math.nan):
+    torch.testing.assert_close(warm.precision["w"], q.precision["w"] / 4.0)
+    noise = q.perturbation(seed=3, index=5)["w"]
+    torch.testing.assert_close(warm.perturbation(seed=3, index=5)["w"], 2.0 * noise)  # common random numbers
+    assert warm.ess == q.ess
+    assert warm.hess == q.hess
+    assert torch.equal(warm.prior().std["w"], q.prior().std["w"])
+    assert warm.temperature == 4.0
+    assert "temperature 4" in repr(warm)
+    for bad in (-1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="temperature"):
-            q.tempered(bad)
+            q.at_temperature(bad)
+
+
+def test_temperature_1_is_bitwise_the_posterior() -> None:
+    q = gaussian()
+    assert torch.equal(q.at_temperature(1.0).sample(2, 7)["w"], q.sample(2, 7)["w"])
+    assert "temperature" not in repr(q)
+
+
+def test_temperature_0_is_the_mean() -> None:
+    cold = gaussian().at_temperature(0.0)
+    assert torch.equal(cold.sample(seed=2)["w"], cold.mean["w"])
+    assert not cold.std["w"].any()
+    assert cold.precision["w"].isinf().all()
+    assert cold.log_prob(cold.mean).item() == 0.0
+
+
+def test_tempered_multiplies_the_temperature() -> None:
+    q = gaussian()
+    assert q.tempered(4.0).temperature == 4.0
+    assert q.tempered(4.0).tempered(0.25).temperature == 1.0
+    assert q.tempered(4.0).ess == q.ess
+    with pytest.raises(ValueError, match="temperature"):
+        q.tempered(-1.0)
+
+
+def test_the_temperature_survives_casts_and_gathering() -> None:
+    q = gaussian().at_temperature(0.5)
+    assert q.to(dtype=torch.float64).temperature == 0.5
+    assert q.gathered().temperature == 0.5
+    torch.testing.assert_close(q.to(dtype=torch.float64).std["w"].float(), q.std["w"])
 
 
 def test_at_mean_is_a_point_that_keeps_the_rest() -> None:

@@ -99,3 +99,22 @@ def test_a_flat_direction_has_samples_but_no_density() -> None:
     assert sample[0] == sample[1] != 0.0
     with pytest.raises(ValueError, match="no density"):
         q.log_prob(q.mean)
+
+
+def test_the_temperature_multiplies_the_covariance(q: LowRankGaussian) -> None:
+    warm = q.at_temperature(4.0)
+    torch.testing.assert_close(flat(warm.std), 2.0 * flat(q.std))
+    torch.testing.assert_close(flat(warm.perturbation(1, 2)), 2.0 * flat(q.perturbation(1, 2)))
+    theta = q.sample(seed=1)
+    expected = torch.distributions.MultivariateNormal(flat(q.mean), 4.0 * dense(q).covariance_matrix)
+    torch.testing.assert_close(warm.log_prob(theta), expected.log_prob(flat(theta)))
+    assert warm.to(dtype=torch.float32).temperature == 4.0
+
+
+def test_temperature_0_is_the_mean(q: LowRankGaussian) -> None:
+    cold = q.at_temperature(0.0)
+    assert torch.equal(flat(cold.sample(seed=4)), flat(q.mean))
+    with pytest.raises(ValueError, match="temperature=0.0 leaves the mean alone"):
+        cold.log_prob(q.mean)
+    with pytest.raises(ValueError, match="temperature=-1.0 must be >= 0"):
+        q.at_temperature(-1.0)

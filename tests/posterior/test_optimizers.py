@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from varlearn import IVON
-from varlearn.posterior import DiagGaussian
+from varlearn.optim.vadamw import VAdamW
+from varlearn.posterior import DiagGaussian, Origin
 
 
 def train(net: nn.Module, opt: IVON, steps: int = 3) -> None:
@@ -175,6 +176,25 @@ def test_refusals(make, arguments: dict, error: type[Exception], message: str) -
     net = nn.Linear(2, 1)
     with pytest.raises(error, match=message):
         DiagGaussian.from_optimizer(net, make(net.parameters()), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "ess", "origin"),
+    [
+        (lambda p: IVON(p, lr=0.1, ess=1.0), None, Origin("ivon", "ivon")),
+        (lambda p: VAdamW(p, n=100, batch_size=10), None, Origin("vadamw", "squared_gradient", n=100, batch_size=10)),
+        (lambda p: torch.optim.AdamW(p), 10.0, Origin("adamw", "sqrt_v")),
+        (lambda p: torch.optim.SGD(p, lr=0.1), 10.0, Origin("sgd", "constant")),
+    ],
+)
+def test_the_origin_is_known(make, ess: float | None, origin: Origin) -> None:
+    net = nn.Linear(1, 1)
+    optimizer = make(net.parameters())
+    if isinstance(optimizer, VAdamW):
+        with optimizer.sampled_params(train=True):
+            net(torch.ones(1, 1)).sum().backward()
+        optimizer.step()
+    assert DiagGaussian.from_optimizer(net, optimizer, ess=ess).origin == origin
 
 
 def test_a_foreign_model_is_refused() -> None:

@@ -1,6 +1,7 @@
 import json
 import math
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,13 @@ import torch
 from torch import nn
 
 from varlearn.files import sealed
+from varlearn.files.formats import FileFormatError
 from varlearn.posterior import (
     CorruptFileError,
     DiagGaussian,
     LowRankGaussian,
     Mixture,
+    Origin,
     Point,
     load,
     prune,
@@ -37,6 +40,7 @@ POSTERIORS = {
     "diag": DIAG,
     "diag without fixed": DiagGaussian(MEAN, HESS, ess=10.0, weight_decay=0.1),
     "diag with empty fixed": DiagGaussian(MEAN, HESS, ess=10.0, weight_decay=0.1, fixed={}),
+    "cold diag": DIAG.at_temperature(0.25),
     "pruned": prune(DIAG, 0.5),
     "low rank": LOW,
     "point": Point(MEAN, fixed={"n": torch.tensor(4)}),
@@ -87,8 +91,46 @@ def test_mixture_weights(path: Path) -> None:
     assert load(path).weights == (0.5, 0.3, 0.2)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.25, 3.0])
+def test_temperature_and_origin_are_kept(path: Path, temperature: float) -> None:
+    origin = Origin("vadamw", "squared_gradient", n=1000.0, batch_size=50.0)
+    diagonal = replace(DIAG, temperature=temperature, origin=origin)
+    save(Mixture((diagonal, Point(DIAG.mean))), path)
+    again = load(path)
+    assert isinstance(again, Mixture)
+    found = again.components[0]
+    assert isinstance(found, DiagGaussian)
+    assert (found.temperature, found.origin) == (temperature, origin)
+    assert found.ess == DIAG.ess
+    assert torch.equal(found.sample(seed=4)["w"], diagonal.sample(seed=4)["w"])
+
+
+def test_a_file_of_version_1_has_temperature_1(path: Path) -> None:
+    save(DIAG.at_temperature(0.5), path)
+    tensors, metadata = sealed.read(path)
+    for name in ("temperature", "per"):
+        del metadata["posterior"][name]
+    sealed.write(path, tensors, metadata)
+    with pytest.raises(FileFormatError, match="has no entry 'temperature'"):
+        load(path)
+    sealed.write(path, tensors, metadata | {"format_version": 1})
+    found = load(path)
+    assert isinstance(found, DiagGaussian)
+    assert (found.temperature, found.origin) == (1.0, Origin())
+
+
+def test_a_malformed_origin_is_named(path: Path) -> None:
+    save(DIAG, path)
+    tensors, metadata = sealed.read(path)
+    metadata["posterior"]["curvature"] = "flat"
+    sealed.write(path, tensors, metadata)
+    with pytest.raises(FileFormatError, match="curvature='flat' must be one of ivon, fisher"):
+        load(path)
+
+
 def test_exact_bytes(path: Path) -> None:
-    save(DiagGaussian({"w": torch.tensor([2.0])}, {"w": torch.tensor([0.5])}, ess=100.0, weight_decay=0.25), path)
+    origin = Origin("ivon", "ivon", n=50)
+    save(DiagGaussian({"w": torch.tensor([2.0])}, {"w": torch.tensor([0.5])}, 100.0, 0.25, origin=origin), path)
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8 : 8 + size])
@@ -97,8 +139,19 @@ def test_exact_bytes(path: Path) -> None:
     assert metadata == {
         "card": "DiagGaussian over 1 weights in 1 tensors, ess 100",
         "format": "varlearn.posterior",
-        "format_version": 1,
-        "posterior": {"kind": "DiagGaussian", "ess": 100.0, "weight_decay": 0.25, "has_fixed": False, "tied": {}},
+        "format_version": 2,
+        "posterior": {
+            "kind": "DiagGaussian",
+            "ess": 100.0,
+            "weight_decay": 0.25,
+            "temperature": 1.0,
+            "method": "ivon",
+            "curvature": "ivon",
+            "per": "mean",
+            "n": 50,
+            "has_fixed": False,
+            "tied": {},
+        },
     }
     assert header == {
         "hess/w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
@@ -138,8 +191,8 @@ def test_other_formats_and_versions_are_refused(path: Path) -> None:
     sealed.write(path, {}, {"format": "varlearn.predictions"})
     with pytest.raises(ValueError, match="format 'varlearn.predictions', not 'varlearn.posterior'"):
         load(path)
-    sealed.write(path, {}, {"format": "varlearn.posterior", "format_version": 2})
-    with pytest.raises(ValueError, match="format_version 2; this varlearn reads 1"):
+    sealed.write(path, {}, {"format": "varlearn.posterior", "format_version": 3})
+    with pytest.raises(ValueError, match="format_version 3; this varlearn reads 1 and 2"):
         load(path)
 
 

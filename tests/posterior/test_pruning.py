@@ -65,3 +65,9 @@ def test_the_original_is_untouched(q: DiagGaussian) -> None:
 def test_refusal(q: DiagGaussian, fraction: float) -> None:
     with pytest.raises(ValueError, match=r"fraction=.* must be in \[0, 1\]"):
         prune(q, fraction)
+
+
+def test_the_temperature_does_not_change_what_is_pruned(q: DiagGaussian) -> None:
+    cut = prune(q.at_temperature(0.0), 0.4)
+    assert cut.temperature == 0.0
+    assert cut.hess["a"].isinf().tolist() == prune(q, 0.4).hess["a"].isinf().tolist()

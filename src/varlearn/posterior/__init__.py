@@ -6,6 +6,7 @@ from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.divergence import kl
 from varlearn.posterior.gaussian import DiagGaussian
 from varlearn.posterior.lowrank import LowRankGaussian
+from varlearn.posterior.origin import Origin
 from varlearn.posterior.posterior_file import load, save
 from varlearn.posterior.pruning import prune, signal_to_noise
 from varlearn.posterior.summary import MarginalStd, StdSummary, marginal_std
@@ -16,6 +17,7 @@ __all__ = [
     "LowRankGaussian",
     "MarginalStd",
     "Mixture",
+    "Origin",
     "Point",
     "StdSummary",
     "check_fits",

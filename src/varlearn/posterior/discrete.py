@@ -11,7 +11,7 @@ from torch import Tensor
 
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.draw import uniform
-from varlearn.posterior.tensors import cast, check_means, check_names, size_of
+from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Posterior, Seed
 
 
@@ -50,6 +50,11 @@ class Point:
     def sample(self, seed: Seed = 0, index: int = 0) -> Params:
         """A copy of the weights, for any seed."""
         return {name: value.clone() for name, value in self.mean.items()}
+
+    def at_temperature(self, temperature: float) -> Point:
+        """The point itself: it has no variance to multiply."""
+        checked_temperature(temperature)
+        return self
 
     def at_mean(self) -> Point:
         """The point itself."""
@@ -152,6 +157,11 @@ class Mixture:
                 )
             terms.append(log_prob(params) + math.log(weight))
         return torch.stack(terms).logsumexp(0)
+
+    def at_temperature(self, temperature: float) -> Mixture:
+        """The mixture of its components, each with this temperature."""
+        tempered = [component.at_temperature(temperature) for component in self.components]  # type: ignore[attr-defined]
+        return Mixture(tempered, self.weights)
 
     def at_mean(self) -> Mixture:
         """The means of the components, with the same weights: an ensemble of points."""

@@ -15,16 +15,17 @@ from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import normals_by_name
 from varlearn.posterior.optimizers import read_optimizer
-from varlearn.posterior.tensors import cast, check_means, check_names, size_of
+from varlearn.posterior.origin import Origin
+from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Seed
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class DiagGaussian:
-    """q(theta) = N(m, diag(sigma^2)) with sigma = 1 / sqrt(lambda (h + delta)).
+    """q(theta) = N(m, diag(sigma^2)) with sigma = sqrt(T / (lambda (h + delta))).
 
     The scale is kept in the optimizer's terms, because what one does with a posterior needs them apart: merging reads
-    h, the temperature is a factor on lambda, the prior is N(prior_mean, 1 / (lambda delta)). Tensors are not copied.
+    h, the prior is N(prior_mean, 1 / (lambda delta)), and the temperature T changes neither. Tensors are not copied.
 
     Args:
         mean: m, one float tensor per random weight.
@@ -35,6 +36,8 @@ class DiagGaussian:
         prior_mean: mean of the prior, by name; zero where absent.
         fixed: frozen parameters and buffers that go with the weights. None leaves the model's own in place.
         tied: further names of weights that have several, with the name used here.
+        temperature: T >= 0, the factor of every variance. 1 is the posterior as it was trained, 0 its mean.
+        origin: the training that it comes from.
 
     >>> q = DiagGaussian({"w": torch.tensor([2.0])}, {"w": torch.tensor([0.75])}, ess=100.0, weight_decay=0.25)
     >>> q.std["w"].item()  # 1 / sqrt(100 * (0.75 + 0.25))
@@ -48,6 +51,8 @@ class DiagGaussian:
     prior_mean: Params
     fixed: Mapping[str, Tensor] | None
     tied: Mapping[str, str]
+    temperature: float
+    origin: Origin
 
     def __init__(
         self,
@@ -58,6 +63,8 @@ class DiagGaussian:
         prior_mean: Params | None = None,
         fixed: Mapping[str, Tensor] | None = None,
         tied: Mapping[str, str] | None = None,
+        temperature: float = 1.0,
+        origin: Origin = Origin(),  # noqa: B008
     ):
         check_means(mean)
         check_names("hess", hess, mean)
@@ -70,6 +77,8 @@ class DiagGaussian:
             "prior_mean": dict(prior_mean or {}),
             "fixed": None if fixed is None else dict(fixed),
             "tied": dict(tied or {}),
+            "temperature": checked_temperature(temperature),
+            "origin": origin,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -77,7 +86,8 @@ class DiagGaussian:
 
     def __repr__(self) -> str:
         ess = " and ".join(f"{value:g}" for value in sorted(set(self.ess.values())))
-        return f"DiagGaussian over {size_of(self.mean)}, ess {ess}"
+        temperature = "" if self.temperature == 1 else f", temperature {self.temperature:g}"
+        return f"DiagGaussian over {size_of(self.mean)}, ess {ess}{temperature}"
 
     @classmethod
     def from_optimizer(
@@ -111,16 +121,19 @@ class DiagGaussian:
 
     @property
     def precision(self) -> Params:
-        """1 / sigma^2 = lambda (h + delta), in float32 or better."""
+        """1 / sigma^2 = lambda (h + delta) / T, in float32 or better."""
         return {
-            name: hess.add_(self.weight_decay[name]).mul_(self.ess[name]) for name, hess in self._wide_hess().items()
+            name: hess.add_(self.weight_decay[name]).mul_(self.ess[name]).div_(self.temperature)
+            for name, hess in self._wide_hess().items()
         }
 
     @property
     def std(self) -> Params:
-        """sigma = 1 / sqrt(lambda (h + delta)), in float32 or better."""
+        """sigma = sqrt(T / (lambda (h + delta))), in float32 or better."""
+        root = math.sqrt(self.temperature)
         return {
-            name: update.std(hess, self.ess[name], self.weight_decay[name]) for name, hess in self._wide_hess().items()
+            name: update.std(hess, self.ess[name], self.weight_decay[name]).mul_(root)
+            for name, hess in self._wide_hess().items()
         }
 
     def perturbation(self, seed: Seed = 0, index: int = 0) -> Params:
@@ -162,7 +175,7 @@ class DiagGaussian:
         return total
 
     def prior(self) -> DiagGaussian:
-        """The prior N(prior_mean, 1 / (lambda delta)) that the weight decay stands for; needs delta > 0.
+        """The prior N(prior_mean, 1 / (lambda delta)), at any temperature; needs delta > 0.
 
         >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=100.0, weight_decay=0.01)
         >>> q.prior().std["w"].item()
@@ -172,18 +185,26 @@ class DiagGaussian:
         if flat:
             raise ValueError(f"weight_decay=0.0 of {flat[0]!r} is no proper prior; it must be > 0, as in training")
         mean = {name: self.prior_mean.get(name, torch.zeros_like(value)) for name, value in self.mean.items()}
-        return replace(self, mean=mean, hess={name: torch.zeros_like(hess) for name, hess in self.hess.items()})
+        hess = {name: torch.zeros_like(hess) for name, hess in self.hess.items()}
+        return replace(self, mean=mean, hess=hess, temperature=1.0)
 
-    def tempered(self, temperature: float) -> DiagGaussian:
-        """q^(1/T): every variance times T, which is ess / T. Below 1 is colder (narrower), above 1 warmer.
+    def at_temperature(self, temperature: float) -> DiagGaussian:
+        """The same posterior with another temperature: 0 is the mean, 1 the posterior as it was trained.
+
+        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=100.0)
+        >>> q.at_temperature(4.0).std["w"].item(), q.at_temperature(0.0).sample(seed=3)["w"].item()
+        (0.20000000298023224, 1.0)
+        """
+        return replace(self, temperature=temperature)
+
+    def tempered(self, factor: float) -> DiagGaussian:
+        """q^(1/factor): the temperature, and so every variance, times `factor`. Below 1 is narrower; ess stays.
 
         >>> q = DiagGaussian({"w": torch.zeros(1)}, {"w": torch.ones(1)}, ess=100.0)
         >>> q.std["w"].item(), q.tempered(0.25).std["w"].item()
         (0.10000000149011612, 0.05000000074505806)
         """
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature={temperature} must be > 0 and finite; 1 leaves the posterior as it is")
-        return replace(self, ess={name: ess / temperature for name, ess in self.ess.items()})
+        return self.at_temperature(self.temperature * checked_temperature(factor))
 
     def at_mean(self) -> Point:
         """The mean as a posterior of its own, with the same fixed tensors: "IVON@mean".

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from varlearn.core.dtypes import state_dtype
 from varlearn.core.shards import reshard
 from varlearn.posterior.binding import model_tensors
+from varlearn.posterior.origin import Curvature, Origin
 from varlearn.types import Params
 
 
@@ -26,7 +27,7 @@ def read_optimizer(
         weight_decay: delta in place of the groups', for Adam, AdamW and SGD.
 
     Returns:
-        mean, hess, ess, weight_decay, prior_mean, fixed and tied.
+        mean, hess, ess, weight_decay, prior_mean, fixed, tied and origin.
 
     >>> net = nn.Linear(1, 1, bias=False)
     >>> read_optimizer(net, torch.optim.SGD(net.parameters(), lr=0.1), ess=4.0)["hess"]
@@ -65,6 +66,7 @@ def read_optimizer(
             if (prior_mean := _prior_mean(out["mean"][name], state, group)) is not None:
                 out["prior_mean"][name] = prior_mean
     out["fixed"] = _fixed(params, buffers, out["mean"])
+    out["origin"] = _origin(optimizer, learns)
     out["tied"] = {alias: name for alias, name in tied.items() if name in out["mean"] or name in out["fixed"]}
     return out
 
@@ -77,7 +79,7 @@ def _check_arguments(
         if ess is not None or weight_decay is not None:
             raise ValueError(
                 f"ess={ess} and weight_decay={weight_decay} are in the groups of {kind} and must be left out; "
-                "use posterior.tempered(T) for another ess"
+                "use posterior.tempered(T) for another width"
             )
     elif not isinstance(optimizer, (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)):
         raise TypeError(f"no variance is known for {kind}; use IVON, AdamW, Adam or SGD")
@@ -123,6 +125,17 @@ def _prior_mean(mean: Tensor, state: Mapping[str, Any], group: Mapping[str, Any]
     if value == "init":  # not yet sampled, so this is where training starts
         return mean.clone()
     return None if value is None else torch.full_like(mean, float(value))
+
+
+def _origin(optimizer: torch.optim.Optimizer, learns: bool) -> Origin:
+    """The optimizer's name, what its h is, and the sizes that it knows."""
+    group: Mapping[str, Any] = optimizer.param_groups[0]
+    sizes = {name: group[name] for name in ("n", "batch_size") if name in group}
+    if learns:
+        curvature: Curvature = "squared_gradient" if sizes else "ivon"
+    else:
+        curvature = "sqrt_v" if "betas" in group else "constant"
+    return Origin(method=type(optimizer).__name__.lower(), curvature=curvature, **sizes)
 
 
 def _fixed(params: Mapping[str, Tensor], buffers: Mapping[str, Tensor], random: Params) -> Params:

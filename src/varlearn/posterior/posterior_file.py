@@ -3,6 +3,10 @@
 Tensors are named "mean/<weight>", "hess/<weight>" and so on ("var", "deviations", "prior_mean", "fixed"), those of a
 mixture "0/mean/<weight>" for component 0. The metadata (see `sealed`) say what the tensors mean:
 {"card", "format": "varlearn.posterior", "format_version", "posterior": {"kind", ...}, "sha256"}.
+
+The entry "posterior" has "kind", "tied" and "has_fixed"; Gaussians have "temperature" and what is known of "method",
+"curvature", "per", "n" and "batch_size" (see `Origin`); a DiagGaussian has "ess" and "weight_decay". Version 1 lacks
+temperature and origin; the temperature was always 1.
 """
 
 from __future__ import annotations
@@ -21,10 +25,12 @@ from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.gaussian import DiagGaussian
 from varlearn.posterior.lowrank import LowRankGaussian
+from varlearn.posterior.origin import Origin
 from varlearn.types import Params, Posterior
 
 FORMAT = "varlearn.posterior"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE = (1, FORMAT_VERSION)
 
 _PARTS: dict[type, tuple[str, ...]] = {
     DiagGaussian: ("mean", "hess", "prior_mean", "fixed"),
@@ -78,9 +84,9 @@ def load(
         ValueError: if the posterior does not fit the model.
     """
     tensors, metadata = sealed.read(path, device)
-    check_format(path, metadata, {FORMAT: (FORMAT_VERSION,)}, "save()")
+    _, version = check_format(path, metadata, {FORMAT: READABLE}, "save()")
     with rebuilding(path, "a posterior"):
-        posterior = _rebuild(path, tensors, entry(path, metadata, "posterior", dict))
+        posterior = _rebuild(path, tensors, entry(path, metadata, "posterior", dict), version)
     if model is not None:
         for _, component in components(posterior):
             check_fits(component, model)
@@ -108,19 +114,25 @@ def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str,
     }
     description: dict[str, Any] = {"kind": kind.__name__, "tied": dict(posterior.tied)}
     description["has_fixed"] = posterior.fixed is not None
+    if isinstance(posterior, (DiagGaussian, LowRankGaussian)):
+        description |= {"temperature": posterior.temperature, **posterior.origin.known()}
     if isinstance(posterior, DiagGaussian):
         description |= {"ess": _compact(posterior.ess), "weight_decay": _compact(posterior.weight_decay)}
     return tensors, description
 
 
 def _rebuild(
-    path: str | os.PathLike[str], tensors: Mapping[str, Tensor], description: Mapping[str, Any], prefix: str = ""
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Tensor],
+    description: Mapping[str, Any],
+    version: int,
+    prefix: str = "",
 ) -> Any:
     where = f"the description of component {prefix[:-1]}" if prefix else "metadata['posterior']"
     kind_name = entry(path, description, "kind", str, where)
     if kind_name == "Mixture" and not prefix:
         parts = [
-            _rebuild(path, tensors, part, f"{number}/")
+            _rebuild(path, tensors, part, version, f"{number}/")
             for number, part in enumerate(entry(path, description, "components", list, where))
         ]
         return Mixture(parts, entry(path, description, "weights", list, where))
@@ -141,6 +153,9 @@ def _rebuild(
     if kind is DiagGaussian:
         for name in ("ess", "weight_decay"):
             arguments[name] = entry(path, description, name, (float, int, dict), where)
+    if kind is not Point and version > 1:
+        arguments["temperature"] = entry(path, description, "temperature", (float, int), where)
+        arguments["origin"] = Origin.read(description)
     return kind(**arguments, tied=entry(path, description, "tied", dict, where))
 
 

@@ -41,7 +41,7 @@ def prune(posterior: DiagGaussian, fraction: float) -> DiagGaussian:
     """
     if not 0 <= fraction <= 1:
         raise ValueError(f"fraction={fraction} must be in [0, 1]; 0.9 removes nine of ten weights")
-    ratio = signal_to_noise(posterior)
+    ratio = signal_to_noise(replace(posterior, temperature=1.0))  # the order is the same at every temperature
     flat = torch.cat([value.flatten().float() for value in ratio.values()])
     # A stable sort removes exactly this many, ties in the order of the tensors.
     order = torch.argsort(flat, stable=True)[: round(fraction * flat.numel())]

@@ -1,7 +1,8 @@
-"""Checks and casts of dictionaries of named tensors."""
+"""Checks and casts of a posterior's arguments: dictionaries of named tensors, and the temperature."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,6 +60,21 @@ def check_means(mean: Mapping[str, Tensor]) -> None:
             raise ValueError(
                 f"mean[{name!r}] has NaN or infinite entries; they must be finite, train from a good state"
             )
+
+
+def checked_temperature(temperature: float) -> float:
+    """The temperature of a posterior, refused unless it is >= 0 and finite.
+
+    >>> checked_temperature(-1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: temperature=-1.0 must be >= 0 and finite; 1 leaves the posterior as it is, 0 is its mean
+    """
+    if not 0 <= temperature < math.inf:
+        raise ValueError(
+            f"temperature={temperature} must be >= 0 and finite; 1 leaves the posterior as it is, 0 is its mean"
+        )
+    return float(temperature)
 
 
 def size_of(mean: Mapping[str, Tensor]) -> str:

@@ -7,6 +7,7 @@ from varlearn.predict.language_model import TokenPredictions, predict_tokens
 from varlearn.predict.predictions_file import load_predictions, save_predictions
 from varlearn.predict.regressor import RegressionPredictions, predict_regression
 from varlearn.predict.samplers import Dropout, Linearized, Weights
+from varlearn.predict.temperature import calibrate
 
 __all__ = [
     "Dropout",
@@ -15,6 +16,7 @@ __all__ = [
     "RegressionPredictions",
     "TokenPredictions",
     "Weights",
+    "calibrate",
     "gather_ranks",
     "load_predictions",
     "log_average",

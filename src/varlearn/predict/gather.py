@@ -126,17 +126,20 @@ def as_floats(outputs: Any) -> Tensor:
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))
 
 
+class NotANumberError(ValueError):
+    """A posterior sample whose predictions are NaN."""
+
+
 def check_numbers(values: Tensor, batch: int) -> None:
     """Refuse NaN, which one bad sample would spread over the whole average.
 
     >>> check_numbers(torch.tensor([float("nan")]), batch=3)
     Traceback (most recent call last):
     ...
-    ValueError: batch 3 gives NaN under a posterior sample, and predictions must be numbers; check the model at its \
-mean, and if that is well the posterior is too wide: use posterior.tempered(T) with T < 1
+    varlearn.predict.gather.NotANumberError: batch 3 gives NaN under a posterior sample, and predictions must be ...
     """
     if values.isnan().any():
-        raise ValueError(
+        raise NotANumberError(
             f"batch {batch} gives NaN under a posterior sample, and predictions must be numbers; check the model at "
             "its mean, and if that is well the posterior is too wide: use posterior.tempered(T) with T < 1"
         )

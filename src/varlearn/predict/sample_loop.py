@@ -56,7 +56,9 @@ class Request:
 
 
 def strata(source: Posterior | Sampler, samples: int) -> list[Stratum]:
-    """Split a posterior or sampler into weighted components with `samples` draws each; one draw of a point is enough.
+    """Split a posterior or sampler into weighted components with `samples` draws each.
+
+    One draw is enough for a point and for a posterior of temperature 0.
 
     >>> point = Point({"w": torch.zeros(1)})
     >>> strata(point, samples=64)[0].samples
@@ -64,7 +66,7 @@ def strata(source: Posterior | Sampler, samples: int) -> list[Stratum]:
     """
     if isinstance(source, (Weights, Linearized)):
         return [
-            Stratum(weight, 1 if isinstance(part, Point) else samples, replace(source, posterior=part))
+            Stratum(weight, 1 if _is_certain(part) else samples, replace(source, posterior=part))
             for weight, part in components(source.posterior)
         ]
     if callable(getattr(source, "draw", None)):
@@ -72,6 +74,10 @@ def strata(source: Posterior | Sampler, samples: int) -> list[Stratum]:
     if callable(getattr(source, "sample", None)):
         return strata(Weights(source), samples)  # type: ignore[arg-type]
     raise TypeError(f"a {type(source).__name__} is neither a posterior nor a sampler; pass e.g. a DiagGaussian")
+
+
+def _is_certain(posterior: Posterior) -> bool:
+    return isinstance(posterior, Point) or getattr(posterior, "temperature", 1.0) == 0
 
 
 def run(
