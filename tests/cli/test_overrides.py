@@ -8,14 +8,17 @@ import pytest
 
 from varlearn.cli.overrides import as_flags, given, laid_over, optional, read_settings
 from varlearn.cli.train_command import chosen
+from varlearn.methods import METHODS
 from varlearn.recipes import recipe
 from varlearn.train.config import Run, to_json
 
 
 def test_every_setting_has_a_flag_but_those_named_apart() -> None:
     made = optional(Run)()
-    for section in ("model", "data", "optim", "train", "evaluate"):
+    for section in ("model", "data", "train", "evaluate"):
         assert [f.name for f in fields(getattr(made, section))] == [f.name for f in fields(getattr(Run(), section))]
+    of_methods = {field.name for method in METHODS.values() for field in fields(method.Settings)}
+    assert {field.name for field in fields(made.optim)} == of_methods
     assert not hasattr(made, "seed")
     assert given(made) == {}
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from varlearn.methods import METHODS, Facts, Optim
+from varlearn.methods import METHODS, Facts, Optim, settings_for
 from varlearn.methods.parameter_groups import parameter_groups
 
 FACTS = Facts(n=10, batch_size=2, steps=3, task="classification")
@@ -12,7 +12,7 @@ FACTS = Facts(n=10, batch_size=2, steps=3, task="classification")
 @pytest.mark.parametrize("name", METHODS)
 def test_decay_of_matrices_only(name: str) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3))
-    method = METHODS[name](Optim(name, weight_decay=0.1, matrices_only=True))
+    method = METHODS[name](settings_for(Optim(name, weight_decay=0.1, matrices_only=True)))
     groups = method.optimizer(net, FACTS).param_groups
     decays = {param.dim(): group["weight_decay"] for group in groups for param in group["params"]}
     assert decays == {2: 0.1, 1: 0.0}

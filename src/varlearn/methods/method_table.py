@@ -9,11 +9,13 @@ from varlearn.methods.adamw import AdamWMethod
 from varlearn.methods.ivon import IVONMethod
 from varlearn.methods.method import Method
 from varlearn.methods.sgd import SGDMethod
+from varlearn.methods.vadamw import VAdamWMethod
 
 METHODS: dict[str, type[Method[Any]]] = {
     "ivon": IVONMethod,
     "adamw": AdamWMethod,
     "sgd": SGDMethod,
+    "vadamw": VAdamWMethod,
 }
 
 
@@ -25,7 +27,7 @@ def named(name: str) -> type[Method[Any]]:
     >>> named("ivn")
     Traceback (most recent call last):
     ...
-    ValueError: optim.name='ivn' must be one of ivon, adamw, sgd; did you mean 'ivon'?
+    ValueError: optim.name='ivn' must be one of ivon, adamw, sgd, vadamw; did you mean 'ivon'?
     """
     if name in METHODS:
         return METHODS[name]

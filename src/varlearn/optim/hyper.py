@@ -34,7 +34,7 @@ _NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
 _INTEGERS = {"mc_samples": 1, "seed": 0, "draws": 0}  # the least that each may be
 _FLAGS = ("rescale_lr", "debias", "maximize")
 _CHOICES = {
-    "hess_approx": ("reparam", "squared_gradient", None),
+    "hess_approx": ("reparam", "squared_gradient"),
     "noise": ("independent", "shared"),
     "nonfinite": ("skip", "raise"),
     "memory": ("fast", "lean"),
@@ -86,7 +86,8 @@ def check(group: dict[str, Any]) -> None:
         if name in group and not isinstance(group[name], bool):
             raise TypeError(_message(name, group[name], "True or False", "pass a bool"))
     for name, choices in _CHOICES.items():
-        if name in group and group[name] not in choices:
+        has_none = name == "hess_approx" and "hess_init" not in group  # the rule has no estimate to choose
+        if name in group and group[name] not in choices and not has_none:
             raise ValueError(_message(name, group[name], f"one of {choices}", f"the default is {choices[0]!r}"))
     if group.get("foreach") and group.get("fused"):
         raise ValueError("foreach=True and fused=True name two engines; pass one of them")

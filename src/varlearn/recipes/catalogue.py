@@ -31,8 +31,8 @@ def _recipes() -> dict[str, Callable[..., Run]]:
 def names() -> list[str]:
     """Names of all recipes, such as "cifar10-resnet20-ivon": data, network, method.
 
-    >>> len(names())  # 3 digits, 13 x 3 images, 3 x 3 texts, 3 x 2 GPT-2
-    57
+    >>> len(names())  # 4 digits, 13 x 3 images, 3 x 3 texts, 3 x 2 GPT-2
+    58
     """
     return list(_recipes())
 

@@ -25,7 +25,7 @@ def step(values: tuple[Tensor, ...], grad: Tensor, hhat: Tensor, hyper: dict, pr
 class VariationalSGD(VariationalOptimizer):
     """An optimizer with few hyperparameters; samples, checkpoints and averages over processes are inherited."""
 
-    rule = UpdateRule("vsgd", ("hess",), {"hess": "hess_init"}, "hess", update.hess_estimate, step)
+    rule = UpdateRule("vsgd", ("hess",), {"hess": "hess_init"}, "hess", update.std, update.hess_estimate, step)
 
     def _hyper(self, group: dict[str, Any], step: int) -> dict[str, float]:
         return {name: group[name] for name in ("lr", "weight_decay", "hess_rate")}
@@ -57,5 +57,6 @@ class VariationalSGDMethod(VariationalMethod[VariationalSGDSettings]):
     def optimizer(self, model: nn.Module, facts: Facts) -> VariationalSGD:
         own, ess = self.settings, float(facts.n)
         defaults = {"lr": own.lr, "ess": ess, "weight_decay": own.weight_decay, "hess_rate": 1.0 / facts.steps}
-        defaults |= {"hess_init": 1.0 / (ess * own.std**2), "max_grad_norm": facts.max_grad_norm, "seed": facts.seed}
+        defaults |= {"hess_approx": "reparam", "hess_init": 1.0 / (ess * own.std**2)}
+        defaults |= {"max_grad_norm": facts.max_grad_norm, "seed": facts.seed}
         return VariationalSGD(parameter_groups(model, own), defaults)

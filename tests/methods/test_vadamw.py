@@ -1,0 +1,118 @@
+"""Variational AdamW as a method: its settings, its posterior, and a run of the command line from end to end."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.methods.test_ivon import FACTS, Quadratic
+from varlearn import DiagGaussian, VAdamW, posterior
+from varlearn.cli import main
+from varlearn.methods import Facts, Optim, settings_for
+from varlearn.methods.vadamw import VAdamWMethod, VAdamWSettings
+from varlearn.train import Run
+
+REPOSITORY = Path(__file__).parents[2]
+FLAGS = ["--train.steps", "200", "--train.eval_every", "100", "--train.checkpoint_every", "30"]
+FLAGS += ["--evaluate.samples", "8", "--evaluate.subset", "400", "--quiet"]
+
+
+def test_settings_and_facts_reach_the_optimizer() -> None:
+    settings = VAdamWSettings(lr=0.3, beta1=0.8, beta2=0.95, weight_decay=0.1, ess=7.0, samples=3, prior_width=0.2)
+    optimizer = VAdamWMethod(settings).optimizer(nn.Linear(1, 1), FACTS)
+    assert isinstance(optimizer, VAdamW)
+    expected = {"lr": 0.3, "betas": (0.8, 0.95), "weight_decay": 0.1, "ess": 7.0, "mc_samples": 3, "prior_width": 0.2}
+    expected |= {"n": 10, "batch_size": 2, "seed": 5, "max_grad_norm": 2.0, "anneal": False}
+    (group,) = optimizer.param_groups
+    assert {name: group[name] for name in expected} == expected
+
+
+def test_the_defaults_are_adamw_s_with_lambda_annealed() -> None:
+    (group,) = VAdamWMethod(VAdamWSettings()).optimizer(nn.Linear(1, 1), FACTS).param_groups
+    assert (group["lr"], group["betas"], group["weight_decay"]) == (3e-3, (0.9, 0.999), 0.01)
+    assert (group["ess"], group["anneal"]) == (1000.0, True)
+    assert Run(optim=VAdamWSettings()).optim == settings_for(VAdamWSettings())
+    assert isinstance(settings_for(Optim("vadamw", lr=0.1)), VAdamWSettings)
+
+
+@pytest.mark.parametrize("matrices_only", [False, True])
+def test_embeddings_have_their_own_width_and_vectors_do_not_decay_where_matrices_alone_do(matrices_only: bool) -> None:
+    net = nn.Sequential(nn.Embedding(5, 3), *[nn.Linear(3, 3) for _ in range(4)])
+    groups = VAdamWMethod(VAdamWSettings(matrices_only=matrices_only)).optimizer(net, FACTS).param_groups
+    found = [(len(group["params"]), group["prior_width"], group["weight_decay"]) for group in groups]
+    layers = [(4, 0.5, 0.01), (4, 0.5, 0.0)] if matrices_only else [(8, 0.5, 0.01)]
+    assert found == [(1, 1.0, 0.01), *layers]
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, float("nan"), "wide"])
+def test_a_wrong_width_is_refused(width: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="optim.prior_width="):
+        VAdamWSettings(prior_width=width)
+
+
+def test_tokens_count_for_a_text() -> None:
+    facts = Facts(n=10_000, batch_size=256, steps=50, task="language")
+    (group,) = VAdamWMethod(VAdamWSettings()).optimizer(nn.Linear(1, 1), facts).param_groups
+    assert (group["n"], group["batch_size"]) == (10_000, 256)
+
+
+def test_the_posterior_and_the_diagnostics_are_the_optimizer_s() -> None:
+    training = Quadratic(method := VAdamWMethod(VAdamWSettings()))  # type: ignore[arg-type]
+    for _ in range(3):
+        method.gradients(training, torch.ones(1))  # type: ignore[arg-type]
+        training.optimizer.step()
+    found = method.finish(training, [])
+    expected = DiagGaussian.from_optimizer(training.model, training.optimizer)
+    assert torch.equal(found.std["weight"], expected.std["weight"])
+    assert torch.equal(found.mean["weight"], training.model.weight.detach())
+    (group,) = training.optimizer.diagnostics()
+    assert method.diagnostics(training) == asdict(group)  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("vadamw") / "run"
+    assert main(["train", "digits-vadamw", *FLAGS, "--out", str(out)]) == 0
+    return out
+
+
+def test_the_command_line_trains_it(straight: Path) -> None:
+    found = posterior.load(straight / "posterior.safetensors")
+    assert isinstance(found, DiagGaussian)
+    assert all(bool((std > 0).all()) for std in found.std.values())
+    metrics = json.loads((straight / "metrics.json").read_text())
+    assert metrics["mean"]["accuracy"] > 0.8
+    assert metrics["averaged"]["accuracy"] > 0.8
+    assert metrics["averaged"] != metrics["mean"]
+    records = [json.loads(line) for line in (straight / "log.jsonl").read_text().splitlines()]
+    logged = [record["vadamw"] for record in records if "vadamw" in record]
+    assert [each["ess"] for each in logged] == sorted((each["ess"] for each in logged), reverse=True)
+    assert logged[-1]["effective_params"] > 0.0
+
+
+def test_a_killed_run_ends_with_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.methods.kills", str(tmp_path), "vadamw", "--", *FLAGS]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    for file in ("config.json", "log.jsonl", "posterior.safetensors", "predictions.safetensors", "metrics.json"):
+        assert (tmp_path / "vadamw" / file).read_bytes() == (straight / file).read_bytes(), file
+
+
+def test_the_later_stages_repeat_what_train_wrote(straight: Path, tmp_path: Path) -> None:
+    files = ("predictions.safetensors", "metrics.json")
+    before = [(straight / file).read_bytes() for file in files]
+    for file in files:
+        (straight / file).unlink()
+    assert main(["predict", str(straight), "--quiet"]) == 0
+    assert main(["score", str(straight)]) == 0
+    assert [(straight / file).read_bytes() for file in files] == before
+    assert main(["report", str(straight), "--out", str(tmp_path / "report")]) == 0
+    assert "VAdamW" in next((tmp_path / "report").glob("*.html")).read_text()
