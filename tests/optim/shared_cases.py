@@ -154,7 +154,7 @@ def refusals(rank: int) -> dict[str, str]:
     for name in ("not averaged", "other seed", "other draws", "other number of samples", "other draws at the start"):
         bare = model()
         net: Any = bare if name == "not averaged" else DistributedDataParallel(bare)
-        opt = IVON(bare.parameters(), noise="shared", **SETTINGS)
+        opt = IVON(bare.parameters(), noise="shared", sync=name == "not averaged", **SETTINGS)
         if name != "other draws at the start":
             with opt.sampled_params(train=True):
                 net(inputs(0, 0)).square().mean().backward()

@@ -63,6 +63,19 @@ def assert_sound(opt: IVON, when: object) -> None:
             assert (std > 0).all(), f"std = {std} at {about}"
 
 
+def precisions(opt: IVON) -> list[float]:
+    """h + delta of the first entry of each group, whose adversary wants it as small as possible."""
+    return [opt.state[g["params"][0]]["hess"][0].item() + g["weight_decay"] for g in opt.param_groups]
+
+
+def assert_halved_at_most(opt: IVON, before: list[float], when: object) -> None:
+    """Line 5's quadratic term: 1 + x + x^2 / 2 >= 1/2. Without it, this attack takes the precision to zero at once."""
+    for group, old, new in zip(opt.param_groups, before, precisions(opt), strict=True):
+        hess = opt.state[group["params"][0]]["hess"]
+        rounding = 8.0 * torch.finfo(hess.dtype).eps * (abs(hess[0].item()) + group["weight_decay"])
+        assert new >= 0.499 * old - rounding, f"{old} -> {new} at {when}: {group['betas']}, {group['weight_decay']}"
+
+
 def attack(groups: list[tuple[torch.dtype, float, float]], steps: int, path: str, **options: Any) -> IVON:
     arguments = [
         {"params": [torch.zeros(7, dtype=dtype, requires_grad=True)], "betas": (0.9, beta2), "weight_decay": decay}
@@ -72,7 +85,9 @@ def attack(groups: list[tuple[torch.dtype, float, float]], steps: int, path: str
     with opt.sampled_params():  # creates the state, which the adversary reads
         pass
     for step in range(steps):
+        before = precisions(opt)
         push(opt, {g["params"][0]: adversary(opt, i, step) for i, g in enumerate(opt.param_groups)})
+        assert_halved_at_most(opt, before, f"step {step}")
         if step < 10 or step % 10 == 9:
             assert_sound(opt, f"step {step}")
     assert opt.skipped_steps == 0  # the gradients are finite, so none of the attacks was dodged

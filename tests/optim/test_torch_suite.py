@@ -30,7 +30,7 @@ from varlearn import IVON
 
 common = pytest.importorskip("torch.testing._internal.common_optimizers")
 # The import forbids to set flags such as torch.backends.cudnn.benchmark, which other tests of this process do.
-vars(torch.backends)["__allow_nonbracketed_mutation_flag"] = True
+setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
 BASE: dict[str, Any] = {"lr": 0.1, "ess": 1000.0, "betas": (0.9, 0.99), "seed": 0}
 

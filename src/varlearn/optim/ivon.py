@@ -60,7 +60,8 @@ class IVON(VariationalOptimizer):
         maximize: ascend instead of descend.
         beta1: instead of `betas`.
         beta2: instead of `betas`.
-        sync: ivon-opt's switch for averaging over ranks; accepted and not needed.
+        sync: ivon-opt's switch for averaging over ranks. It changes nothing: DistributedDataParallel averages, and
+            `step()` raises on every rank where nobody has averaged.
 
     >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
     >>> opt = IVON([weight], lr=0.5, ess=100.0, betas=(0.9, 0.99), weight_decay=0.0, seed=0)

@@ -14,6 +14,7 @@ from varlearn.core.shards import PLAIN
 from varlearn.optim.engine.plan import Member, Plan, Row, StepSettings
 from varlearn.optim.ranks import fsdp
 from varlearn.optim.sampling.sample_average import SampleAverage
+from varlearn.optim.saturation import EVERY, Saturation
 
 Group = dict[str, Any]
 Work = list[tuple[Plan, list[Row]]]
@@ -29,11 +30,13 @@ class Stepper:
 
     Attributes:
         skipped: steps that were dropped for NaN or infinite gradients.
+        saturation: recovers from gradients that are finite but too large.
     """
 
     def __init__(self, hyper: Callable[[Group, int], Any]) -> None:
         self._hyper = hyper
         self.skipped = 0
+        self.saturation = Saturation()
 
     def take(
         self,
@@ -79,6 +82,8 @@ class Stepper:
                     _follow(hhat, average.change(param, grad), known[which])
                 settings.append(known[which])
             plan.step(rows, settings)
+        if any([step % EVERY == 0 for _, step in known]):
+            self.saturation.recover([plan.members[k] for plan, rows in work for k, _, _ in rows])
 
     def _settings(
         self, group: Group, average: SampleAverage, step: int, factor: float, clip: float, unclip: float

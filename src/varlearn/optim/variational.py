@@ -87,6 +87,11 @@ class VariationalOptimizer(SamplingBlocks):
         """How many steps were dropped for NaN or infinite gradients, by this object."""
         return self._stepper.skipped
 
+    @property
+    def saturated_weights(self) -> int:
+        """How many weights had their h set to `hess_init` again, by this object, after a gradient that overflowed h."""
+        return self._stepper.saturation.restarted
+
     # Gradients
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -138,5 +138,5 @@ def refuse_different(reports: list[Report]) -> None:
     if any(value != sums[0] for value in sums if value == value):
         raise RuntimeError(
             f"the gradients differ between ranks (sums {sums}); wrap the model in DistributedDataParallel, "
-            "let the last backward before step() synchronize, or average p.grad yourself"
+            "let the last backward before step() synchronize, or average p.grad yourself; sync=True does not average"
         )
