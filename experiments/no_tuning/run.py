@@ -107,6 +107,10 @@ def next_job(queue: list[Job], results: list[Job]) -> Job | None:
 def method_of(job: Job, model: torch.nn.Module, parts: Parts) -> Method:
     if job["method"] in BASELINES:
         return Baseline(job["method"], model, job["rate"])
+    if job["method"] == "vadamw":
+        from experiments.no_tuning.library import Variational
+
+        return Variational(model, TASKS[job["task"]], parts, job)
     from experiments.no_tuning.explore import Rule
 
     return Rule(model, TASKS[job["task"]], parts, job)

@@ -47,6 +47,7 @@ class Task:
         augment: flip and crop training images.
         by_length: put texts of similar length into one batch.
         samples: posterior samples of an average.
+        pretrained: whether the first weights come from another run.
     """
 
     data: Callable[[int], Parts]
@@ -58,6 +59,7 @@ class Task:
     augment: bool = False
     by_length: bool = False
     samples: int = 32
+    pretrained: bool = False
 
     def terms(self, part: Part) -> int:
         """Terms of the mean loss over a part: examples, or tokens."""
@@ -226,6 +228,7 @@ TASKS: dict[str, Task] = {
         kind="tokens",
     ),
     "sst2-minilm": Task(
+        pretrained=True,
         lambda seed: _sst2((2_000, 300, 872)), _MiniLM, 32, 2, _rates(0.01, 1e-4), by_length=True, samples=8
     ),
     "cifar10-resnet20-frn": Task(_cifar10, lambda: resnet20(10), 50, 10, _rates(0.03, 3e-3), augment=True, samples=16),

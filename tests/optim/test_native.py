@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from varlearn.optim.tasks import Approximation, Draw, Fold, Noise, Step
 
 from varlearn.core.noise import derive_key, normal_
 from varlearn.core.update import Hyper, lowest_hess
 from varlearn.optim import loop, native, native_build
-from varlearn.optim.tasks import Approximation, Draw, Fold, Noise, Step
 
 
 def has_compiler() -> bool:

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from varlearn.optim.addresses import Addresses, Row
+from varlearn.optim.native_batch import Batch, all_finite, step
+from varlearn.optim.tasks import Draw, Noise, Step
 
 from tests.optim.test_native import has_compiler
 from varlearn import IVON
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.optim import native
-from varlearn.optim.addresses import Addresses, Row
-from varlearn.optim.native_batch import Batch, all_finite, step
-from varlearn.optim.tasks import Draw, Noise, Step
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="no C compiler")
 

@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.optim.contract import in_block
+from varlearn.models import resnet20
 from varlearn.optim import VAdamW, prior_widths
+from varlearn.optim.prior_widths import is_matrix, suggested_lr
 
 
 def first(params: Any, **options: Any) -> tuple[VAdamW, list[float]]:
@@ -22,7 +24,7 @@ def filled(value: float, *shape: int) -> Tensor:
     return nn.Parameter(torch.full(shape, value))
 
 
-@pytest.mark.parametrize(("depth", "width"), [(1, 1.0), (2, 1.0), (3, 2 / 3), (20, 0.1)])
+@pytest.mark.parametrize(("depth", "width"), [(1, 1.0), (2, 2 / 3), (3, 0.5), (20, 2 / 21)])
 def test_deep_networks_have_narrow_priors(depth: int, width: float) -> None:
     net = nn.Sequential(nn.Embedding(7, 3), *[nn.Linear(3, 3) for _ in range(depth)])
     widths = prior_widths(net)
@@ -46,14 +48,14 @@ def test_tied_weights_count_once() -> None:
 def test_groups_have_the_parameters_in_order_under_their_names() -> None:
     net = nn.Sequential(nn.Linear(3, 3), nn.Embedding(4, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     opt = VAdamW.for_model(net, n=100, batch_size=10)
-    assert [group["prior_width"] for group in opt.param_groups] == pytest.approx([2 / 3, 1.0, 2 / 3])
+    assert [group["prior_width"] for group in opt.param_groups] == pytest.approx([0.5, 1.0, 0.5])
     names = [name for group in opt.param_groups for name in group["param_names"]]
     assert names == [name for name, _ in net.named_parameters()]
 
 
 def test_a_vector_takes_the_size_of_the_matrix_before_it_unless_its_own_is_larger() -> None:
-    params = [filled(9.0, 2), filled(0.5, 2, 2), filled(0.0, 2), filled(2.0, 3, 1), filled(0.0, 1), filled(3.0, 1)]
-    _, widths = first(params)
+    params = [filled(9.0, 2), filled(0.5, 2, 2), filled(0.0, 2), filled(2.0, 3, 2), filled(0.0, 1), filled(3.0, 1)]
+    _, widths = first(params, prior_width=1.0)
     assert widths == pytest.approx([9.0, 0.5, 0.5, 2.0, 2.0, 3.0])
 
 
@@ -67,7 +69,7 @@ def test_a_scalar_alone_has_its_own_size() -> None:
 
 def test_the_size_of_the_first_weights_stays_a_lower_bound_and_the_present_ones_widen_the_prior() -> None:
     shrinking, growing = filled(1.0, 20, 20), filled(0.1, 20, 20)
-    opt, before = first([shrinking, growing], lr=0.05, ess=1e6)
+    opt, before = first([shrinking, growing], lr=0.05, ess=1e6, prior_width=1.0)
     for _ in range(9):
         in_block(opt, lambda: (shrinking**2).sum() + ((growing - 5.0) ** 2).sum())
         opt.step()
@@ -119,7 +121,7 @@ def test_a_parameter_without_elements() -> None:
 
 def test_a_group_may_set_its_own_width() -> None:
     params = [{"params": [filled(2.0, 2, 2)], "prior_width": 0.1}, {"params": [filled(1.0, 2, 2)]}]
-    assert first(params)[1] == pytest.approx([0.2, 1.0])
+    assert first(params)[1] == pytest.approx([0.2, 2 / 3])  # two matrices
 
 
 def test_the_width_is_measured_at_the_mean_and_not_at_a_sample() -> None:
@@ -134,3 +136,39 @@ def test_the_width_is_measured_at_the_mean_and_not_at_a_sample() -> None:
     (weight * torch.nan).sum().backward()
     opt.step()
     assert (opt.skipped_steps, opt.state[weight]["prior_std"]) == (1, before)
+
+
+@pytest.mark.parametrize(("passes", "share"), [(None, 1.0), (40.0, 1.0), (5.0, 0.5)])
+def test_short_runs_have_narrow_priors(passes: float | None, share: float) -> None:
+    net = nn.Sequential(nn.Embedding(7, 3), nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    assert list(prior_widths(net, passes).values()) == pytest.approx([share, 2 / 3 * share, 2 / 3 * share])
+    assert list(prior_widths(net, passes, pretrained=True).values()) == pytest.approx([2 / 3 * share] * 3)
+
+
+def test_gains_of_convolutions_are_no_matrices() -> None:
+    assert len([p for p in resnet20().parameters() if is_matrix(p)]) == 22
+
+
+def test_the_suggested_rate_is_that_of_the_middle_matrix() -> None:
+    net = nn.Sequential(*[nn.Linear(2, 2) for _ in range(4)], nn.Embedding(3, 2))
+    for layer, size in zip(net, (0.0, 0.1, 0.3, 0.2, 5.0), strict=True):
+        nn.init.constant_(layer.weight, size)
+    assert suggested_lr(net) == pytest.approx(0.15 * 0.2)
+    assert suggested_lr(nn.LayerNorm(3)) == 1e-3
+
+
+def test_the_rule_reads_the_length_of_the_run() -> None:
+    net = nn.Linear(4, 3)
+    opt = VAdamW.for_loader(net, [0] * 5, n=50, batch_size=10, epochs=4, seed=0)
+    (group,) = opt.param_groups
+    assert (group["steps"], group["lr"], group["prior_width"]) == (20, suggested_lr(net), 0.4)
+    assert group["ess"] == 50_000.0
+    for _ in range(20):
+        in_block(opt, lambda: net(torch.ones(2, 4)).square().mean())
+        opt.step()
+    assert group["ess"] == pytest.approx(50.0)
+
+
+def test_a_pretrained_model_needs_a_rate() -> None:
+    with pytest.raises(ValueError, match="pretrained.*1e-4"):
+        VAdamW.for_model(nn.Linear(2, 2), pretrained=True, n=10, batch_size=1)

@@ -16,7 +16,7 @@ from varlearn import DiagGaussian
 from varlearn import posterior as posteriors
 from varlearn.core.noise import fold_in, normal_
 from varlearn.optim import VAdamW
-from varlearn.optim.vadamw import annealed
+from varlearn.optim.annealing import annealed
 
 KWARGS: dict[str, Any] = {"lr": 0.02, "n": 20, "batch_size": 8, "betas": (0.9, 0.99), "seed": 1}
 COLD: dict[str, Any] = {"ess": 1e300, "prior_width": 1e-30}

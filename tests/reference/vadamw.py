@@ -36,6 +36,10 @@ def rms(values: Array) -> float:
     return math.sqrt(float(np.mean(np.square(values))))
 
 
+def is_matrix(values: Array) -> bool:
+    return sum(size > 1 for size in values.shape) > 1
+
+
 class VariationalAdamW:
     """Means, moments and prior widths of some tensors, in the order of the model."""
 
@@ -44,12 +48,12 @@ class VariationalAdamW:
         self.m = [np.array(w, dtype=np.float64) for w in weights]
         self.g = [np.zeros_like(w) for w in self.m]
         self.v = [np.zeros_like(w) for w in self.m]
-        matrices = [w for w in self.m if w.ndim > 1]
-        self.width = min(1.0, 2.0 / max(1, len(matrices))) if settings.width is None else settings.width
+        matrices = [w for w in self.m if is_matrix(w)]
+        self.width = min(1.0, 2.0 / (len(matrices) + 1)) if settings.width is None else settings.width
         before = rms(matrices[0]) if matrices else max(rms(w) for w in self.m)
         self.first = []
         for w in self.m:
-            before = rms(w) if w.ndim > 1 else before
+            before = rms(w) if is_matrix(w) else before
             self.first.append(before)
         self.measure()
 

@@ -94,6 +94,8 @@ def check(group: dict[str, Any]) -> None:
     prior_mean = group.get("prior_mean")
     if prior_mean not in (None, "init"):
         _check_number("prior_mean", prior_mean, "finite", math.isfinite, "use None, a number, 'init' or tensors")
+    if group.get("steps") is not None:
+        _check_integer("steps", group["steps"], 1)
     if group.get("prior_width") is not None:
         _check_number("prior_width", group["prior_width"], *_POSITIVE, "use 1 for shallow networks and embeddings")
     if group.get("max_grad_norm") is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from varlearn.core import vadamw
 from varlearn.optim import hyper
+from varlearn.optim.annealing import Schedule, annealed_over_run
 from varlearn.optim.engine.plan import Member, Noises
-from varlearn.optim.prior_widths import measure, parameter_groups
+from varlearn.optim.prior_widths import measure, parameter_groups, passes_of, suggested_lr
 from varlearn.optim.ranks import agreement
 from varlearn.optim.sampling.clip_watch import ClipWatch
 from varlearn.optim.sampling.sample_average import SampleAverage
@@ -19,8 +20,6 @@ from varlearn.optim.vadamw_diagnostics import VAdamWDiagnostics, diagnose
 from varlearn.optim.variational import VariationalOptimizer
 
 _REFRESH = 10  # steps between two measurements of the weights' size, for the width of the prior
-
-Schedule = Callable[[float], float]
 
 
 class VAdamW(VariationalOptimizer):
@@ -30,7 +29,7 @@ class VAdamW(VariationalOptimizer):
     AdamW's debiased second moment times the batch size, estimates the Fisher diagonal, and s is the width of the prior.
     It needs no pass and no vector beyond AdamW's::
 
-        opt = VAdamW.for_loader(model, loader)
+        opt = VAdamW.for_loader(model, loader, epochs=20)
         for inputs, targets in loader:
             with opt.sampled_params(train=True):
                 opt.zero_grad()
@@ -47,10 +46,12 @@ class VAdamW(VariationalOptimizer):
         betas: AdamW's (beta1, beta2).
         eps: AdamW's eps.
         weight_decay: AdamW's decoupled decay. It is not the prior.
-        ess: lambda, a number or a function of the passes over the data. None falls from 100 n to n, the evidence lower
-            bound, over the first ten passes; a run of one pass stays cold. A function is not saved with the state.
+        steps: number of steps of the whole run. lambda is annealed over it, and short runs get less noise.
+        ess: lambda, a number or a function of the passes over the data. None anneals it down to n, the evidence lower
+            bound: from 1,000 n over the whole run, or from 100 n over ten passes where `steps` is not known. A function
+            is not saved with the state.
         prior_width: w: s is w times the root mean square of a parameter's first weights or, if larger, of its present
-            ones. None takes min(1, 2 / number of weight matrices): deep networks bear less noise per layer.
+            ones. None takes `width_by_depth`: deep networks bear less noise per layer.
         mc_samples: how many samples `step(closure)` draws.
         noise: "independent" samples on each rank of a process group, or one that they have in common ("shared").
         seed: of the noise. None takes `torch.initial_seed()`; nothing is consumed.
@@ -87,6 +88,7 @@ class VAdamW(VariationalOptimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
+        steps: int | None = None,
         ess: float | Schedule | None = None,
         prior_width: float | None = None,
         mc_samples: int = 1,
@@ -106,6 +108,7 @@ class VAdamW(VariationalOptimizer):
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
+            "steps": steps,
             "ess": 1.0 if ess is None else ess(0.0) if callable(ess) else ess,
             "anneal": ess is None,
             "prior_width": prior_width,
@@ -122,23 +125,45 @@ class VAdamW(VariationalOptimizer):
             defaults["seed"] = seed
         hyper.check(defaults)
         if ess is None:
-            defaults["ess"] = annealed(float(n))(0.0)
+            defaults["ess"] = annealed_over_run(defaults)(0.0)
         super().__init__(params, defaults)
         self._schedule = ess if callable(ess) else None
 
     @classmethod
-    def for_model(cls, model: nn.Module, lr: float | Tensor = 1e-3, **settings: Any) -> VAdamW:
+    def for_model(
+        cls, model: nn.Module, lr: float | Tensor | None = None, *, pretrained: bool = False, **settings: Any
+    ) -> VAdamW:
         """An optimizer for a model's trainable parameters, with prior widths by depth and embeddings apart.
+
+        Args:
+            model: the network, with its initial weights.
+            lr: AdamW's learning rate. None takes `suggested_lr`, 0.15 times the size of the weights.
+            pretrained: whether the weights come from another run. Then pass `lr`, e.g. 1e-4.
+            settings: of `VAdamW`. Pass `steps` where the length of the run is known.
 
         >>> opt = VAdamW.for_model(nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)), n=100, batch_size=10)
         >>> [group["prior_width"] for group in opt.param_groups]
         [1.0]
         """
-        return cls(parameter_groups(model), lr, **settings)
+        if lr is None:
+            if pretrained:
+                raise ValueError("lr=None must be a number for a pretrained model; use AdamW's, e.g. lr=1e-4")
+            lr = suggested_lr(model)
+        facts = {name: settings.get(name) for name in ("n", "batch_size", "steps")}
+        passes = passes_of(facts) if None not in facts.values() else None
+        return cls(parameter_groups(model, passes, pretrained), lr, **settings)
 
     @classmethod
-    def for_loader(cls, model: nn.Module, loader: Any, lr: float | Tensor = 1e-3, **settings: Any) -> VAdamW:
-        """`for_model` with n and batch_size of a data loader of examples, unless they are given.
+    def for_loader(
+        cls,
+        model: nn.Module,
+        loader: Any,
+        lr: float | Tensor | None = None,
+        *,
+        epochs: int | None = None,
+        **settings: Any,
+    ) -> VAdamW:
+        """`for_model` with n, batch_size and, from `epochs`, steps of a data loader of examples, unless they are given.
 
         Pass `batch_size` yourself where gradients are accumulated or averaged over ranks, and both for language models,
         where they count tokens.
@@ -152,6 +177,8 @@ class VAdamW(VariationalOptimizer):
         size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
         found = {"n": _length(getattr(loader, "dataset", None)), "batch_size": size}
         settings = {name: value for name, value in found.items() if value is not None} | settings
+        if epochs is not None:
+            settings = {"steps": epochs * len(loader)} | settings
         missing = {"n", "batch_size"} - set(settings)
         if missing:
             raise ValueError(f"the loader does not tell {sorted(missing)}; pass them as arguments")
@@ -179,7 +206,7 @@ class VAdamW(VariationalOptimizer):
         if has_ess:
             group["anneal"] = False
         elif group["anneal"]:
-            group["ess"] = annealed(float(group["n"]))(0.0)
+            group["ess"] = annealed_over_run(group)(0.0)
 
     def _hyper(self, group: dict[str, Any], step: int) -> vadamw.Hyper:
         beta1, beta2 = (float(beta) for beta in group["betas"])
@@ -211,7 +238,7 @@ class VAdamW(VariationalOptimizer):
     def _anneal(self) -> None:
         """Set "ess" of each group to lambda as it is after the steps taken."""
         for group in self.param_groups:
-            schedule = self._schedule or (annealed(float(group["n"])) if group["anneal"] else None)
+            schedule = self._schedule or (annealed_over_run(group) if group["anneal"] else None)
             if schedule is not None:
                 states = (self.state[param] for param in group["params"] if param in self.state)
                 steps = max((int(state["step"]) for state in states if "step" in state), default=0)
@@ -253,16 +280,6 @@ class VAdamW(VariationalOptimizer):
     def diagnostics(self) -> list[VAdamWDiagnostics]:
         """Statistics of B v, sigma and the prior, one entry per group."""
         return diagnose(self, self._members)
-
-
-def annealed(n: float, cold: float = 100.0, passes: float = 10.0) -> Schedule:
-    """lambda as a function of the passes over the data: from cold * n to n, geometrically, over the first `passes`.
-
-    >>> schedule = annealed(1000)
-    >>> schedule(0.0), schedule(5.0), schedule(20.0)
-    (100000.0, 10000.0, 1000.0)
-    """
-    return lambda done: float(n) * max(1.0, cold ** (1.0 - done / passes))
 
 
 def _length(dataset: Any) -> int | None:

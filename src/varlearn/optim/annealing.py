@@ -1,0 +1,30 @@
+"""Schedules of lambda: cold at first, the evidence lower bound at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from varlearn.optim.prior_widths import passes_of
+
+Schedule = Callable[[float], float]
+
+
+def annealed(n: float, cold: float = 100.0, passes: float = 10.0) -> Schedule:
+    """lambda as a function of the passes over the data: from cold * n to n, geometrically, over the first `passes`.
+
+    >>> schedule = annealed(1000)
+    >>> schedule(0.0), schedule(5.0), schedule(20.0)
+    (100000.0, 10000.0, 1000.0)
+    """
+    return lambda done: float(n) * max(1.0, cold ** (1.0 - done / passes))
+
+
+def annealed_over_run(group: Mapping[str, Any]) -> Schedule:
+    """The schedule of a parameter group: over the whole run where it knows its number of steps.
+
+    >>> annealed_over_run({"n": 50.0, "batch_size": 10, "steps": 100})(20.0)  # after 20 passes
+    50.0
+    """
+    passes = passes_of(group)
+    return annealed(float(group["n"])) if passes is None else annealed(float(group["n"]), 1000.0, passes)
