@@ -228,8 +228,11 @@ TASKS: dict[str, Task] = {
         kind="tokens",
     ),
     "sst2-minilm": Task(
+        lambda seed: _sst2((2_000, 300, 872)),
+        *(_MiniLM, 32, 2, _rates(0.01, 1e-4)),
+        by_length=True,
+        samples=8,
         pretrained=True,
-        lambda seed: _sst2((2_000, 300, 872)), _MiniLM, 32, 2, _rates(0.01, 1e-4), by_length=True, samples=8
     ),
     "cifar10-resnet20-frn": Task(_cifar10, lambda: resnet20(10), 50, 10, _rates(0.03, 3e-3), augment=True, samples=16),
 }
