@@ -5,7 +5,7 @@ PYTHON ?= python3
 WORKERS ?= auto
 ARGS ?=
 
-VENV := .venv
+VENV ?= .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 UNFINISHED := $(VENV)/.unfinished
@@ -23,11 +23,11 @@ export MALLOC_TRIM_THRESHOLD_ ?= 17179869184
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow demo bench bench-dist graph check lint format clean
+.PHONY: help setup test test-slow demo bench bench-dist graph dist test-pythons check lint format clean
 
 help: ## List these targets
 	@echo "usage: make <target>"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## Create .venv and install the package with its development tools (instant when up to date)
 	@echo "$(VENV) is ready"
@@ -49,6 +49,15 @@ graph: $(READY) ## Draw the imports again: docs/imports.svg and docs/imports-opt
 
 bench-dist: $(READY) ## Time a step of IVON and of AdamW on two processes, DDP and FSDP2
 	@$(PY) -m benchmarks.dist $(ARGS)
+
+dist: $(READY) ## Build sdist and wheel into dist/, check both, and collect the tests of the unpacked sdist
+	@rm -rf dist
+	@$(PY) -m build --outdir dist
+	@$(PY) -m twine check --strict dist/*
+	@$(PY) -m tools.check_sdist dist
+
+test-pythons: ## Run the tests with each of python3.10 to python3.13 that is found, in .venv-3.10 and so on
+	@$(PYTHON) tools/each_python.py $(PYTHONS)
 
 check: lint test ## Everything a change must pass: style, types, tests, doctests, links in the docs
 
