@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.optim import two_processes
 from tests.optim.peak_memory import peak_memory
+from tests.optim.ranks import two_processes
 from tests.reference.algorithm1 import Algorithm1, Settings
 from varlearn import IVON
 from varlearn.batchnorm import recalibrate_batchnorm

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.optim.ranks import World, run
+from tests.optim.ranks.world import World, run
 from tests.predict import sharded_cases
 from varlearn.predict import Predictions, gather_ranks
 

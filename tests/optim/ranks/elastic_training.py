@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from tests.optim.fsdp_cases import Training, build, outcome
+from tests.optim.ranks.fsdp_cases import Training, build, outcome
 
 STEPS, LOST_AT = 5, 3
 

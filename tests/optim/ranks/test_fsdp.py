@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.optim import fsdp_cases
-from tests.optim.ranks import World, run
+from tests.optim.ranks import fsdp_cases
+from tests.optim.ranks.world import World, run
 
 Ranks = list[dict[str, Any]]
 

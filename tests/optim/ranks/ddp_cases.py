@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.optim.two_processes import flat
+from tests.optim.ranks.two_processes import flat
 from varlearn import IVON
 
 STEPS = 4

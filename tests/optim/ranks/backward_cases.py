@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from tests.optim.two_processes import flat
+from tests.optim.ranks.two_processes import flat
 from varlearn import IVON
 
 STEPS = 3

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.optim import shared_cases
-from tests.optim.ranks import World, run
+from tests.optim.ranks import shared_cases
+from tests.optim.ranks.world import World, run
 
 Ranks = list[dict[str, Any]]
 

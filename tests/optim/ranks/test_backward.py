@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.optim import backward_cases
-from tests.optim.ranks import World, run
+from tests.optim.ranks import backward_cases
+from tests.optim.ranks.world import World, run
 from tests.reference.algorithm1 import Algorithm1, Settings
 
 NAMES = [
