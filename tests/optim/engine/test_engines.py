@@ -29,9 +29,7 @@ def test_every_combination(
 @pytest.mark.parametrize("memory", ["fast", "lean"])
 @pytest.mark.parametrize("keep_sample", [False, True])
 @pytest.mark.parametrize("approximation", ["reparam", "squared_gradient", "given"])
-def test_a_hundred_steps_in_every_memory_order(
-    approximation: str, keep_sample: bool, memory: str, engine: str
-) -> None:
+def test_a_hundred_steps_in_every_memory_order(approximation: str, keep_sample: bool, memory: str, engine: str) -> None:
     """Each engine follows its own samples and its own gradients, so rounding errors add up: 10^-5 of the scale."""
     problem = Quadratics(approximation, "tensor", 1.0)
     problem.compare(engine, steps=100, tolerance=1e-5, memory=memory, keep_sample=keep_sample)
