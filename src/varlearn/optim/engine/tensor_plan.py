@@ -144,14 +144,22 @@ class TensorPlan:
         group, own = self._of(chunk)
         noise = self._noises[id(group)]
         scales = [self._noises.get(id(member.param), noise).scale for member in own]
-        hess = chunk.join([local(member.state[self._rule.curvature]) for member in own])
-        params = [local(member.param) for member in own]
-        is_kept = _keeps_mean(own[0])
-        mean = chunk.join([self._mean(k) for k in chunk.positions] if is_kept else params)
+        curvatures = [local(member.state[self._rule.curvature]) for member in own]
+        hess = chunk.join(curvatures)
+        params = places = [local(member.param) for member in own]
+        if _keeps_mean(own[0]):
+            mean = chunk.join([self._mean(k) for k in chunk.positions])
+        else:
+            # The memory order may have changed since the noise was added.
+            places = [in_order_of(like, param) for like, param in zip(curvatures, params, strict=True)]
+            mean = chunk.join(places)
         epsilon = scaled(chunk.normals([noise.of(member).key for member in own], hess), sign * noise.sign)
         std = self._rule.std(hess, *(chunk.spread(values, hess) for values in zip(*scales, strict=True)))
         sample = update.sample(mean, std, epsilon)
-        chunk.put(params, bounded(sample, params[0].dtype))
+        chunk.put(places, bounded(sample, params[0].dtype))
+        for param, place in zip(params, places, strict=True):
+            if place is not param:
+                param.copy_(place)
 
     def _copy_of(self, param: Tensor, part: Tensor) -> Tensor:
         copy = self._copies.get(id(param))
