@@ -120,7 +120,10 @@ class Quadratics:
             memory: of the groups.
             keep_sample: the sample is in the weights at the step, as after `train()`.
         """
-        groups = [new_group(memory=memory, ess=ess, decay=decay) for ess, decay in ((200.0, 1e-2), (1000.0, 1e-3))]
+        groups = [
+            new_group(memory=memory, ess=ess, decay=decay, beta2=beta2)
+            for ess, decay, beta2 in ((200.0, 1e-2, 0.9), (1000.0, 1e-3, 0.99))
+        ]
         members = [member(copied(start), k, groups[k % 2]) for k, start in enumerate(self.starts)]
         for each, prior in zip(members, self.priors, strict=True):
             if self.prior == "tensor":
@@ -133,7 +136,7 @@ class Quadratics:
             if not keep_sample:
                 plan.restore()
             assert plan.all_finite(rows)
-            settings = [self._settings(noises[id(group)], t, beta2) for group, beta2 in zip(groups, (0.9, 0.99))]
+            settings = [self._settings(noises[id(group)], t, group["beta2"]) for group in groups]
             plan.step(rows, [settings[k % 2] for k in range(len(members))])
             yield {
                 "mean": [each.param for each in members],
