@@ -1,4 +1,4 @@
-"""Each line of Algorithm 1 by itself: numbers worked out by hand, and its invariants for any finite input."""
+"""Each line of Algorithm 1 (IVON) by itself: numbers worked out by hand, and its invariants for any finite input."""
 
 import math
 
