@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from varlearn import IVON
+from varlearn import IVON, VAdamW
 from varlearn.integrations.wrapped import diagnostics, posterior_of, save_posterior, variational, warn_of_clipping
 from varlearn.posterior import load
 
@@ -57,8 +57,26 @@ def test_diagnostics_are_numbers() -> None:
     assert all(type(value) is float for value in logged.values())
 
 
+def test_diagnostics_of_vadamw_have_its_name() -> None:
+    net = nn.Linear(2, 1)
+    opt = VAdamW.for_model(net, n=10, batch_size=2)
+    with opt.sampled_params(train=True):
+        net(torch.ones(2, 2)).square().mean().backward()
+    opt.step()
+    logged = diagnostics(opt)
+    assert 0.0 < logged["vadamw/0/effective_params"] < logged["vadamw/0/params"] == 3.0
+    assert all(type(value) is float for value in logged.values())
+
+
 def test_the_warning_of_clipping_names_the_cure() -> None:
     with pytest.warns(
         UserWarning, match=r"a=1 scales the gradient.*use B\(a=0\) and IVON\(\.\.\., max_grad_norm=1\.0\)"
     ):
-        warn_of_clipping("a=1", "B(a=0)")
+        warn_of_clipping(IVON([nn.Parameter(torch.ones(1))], lr=0.1, ess=1.0), "a=1", "B(a=0)")
+
+
+def test_vadamw_notices_clipping_but_not_behind_a_scaler() -> None:
+    opt = VAdamW([nn.Parameter(torch.ones(1))], n=10, batch_size=2)
+    warn_of_clipping(opt, "a=1", "B(a=0)")  # a warning would be an error
+    with pytest.warns(UserWarning, match=r"the second moment.*VAdamW\(\.\.\., max_grad_norm=1\.0\)"):
+        warn_of_clipping(opt, "a=1", "B(a=0)", scaled=True)

@@ -25,10 +25,10 @@ else:
 
 
 def ivon_callback(samples: int = 0, seed: int = 0) -> Callback:
-    """The callback for `Trainer(callbacks=[...])` of a module whose optimizers are, or include, IVON.
+    """The callback for `Trainer(callbacks=[...])` of a module whose optimizers are, or include, IVON or VAdamW.
 
     - Every micro-batch of a step is taken at one sample; validation, checkpoints and an exception see the mean.
-    - `IVON.diagnostics()` are logged at the end of each epoch, as "ivon/0/hess_mean" and so on.
+    - The optimizer's `diagnostics()` are logged at the end of each epoch, as "ivon/0/hess_mean" and so on.
     - With `samples` > 0, validation also logs "averaged_nll", "averaged_accuracy" and "averaged_ece" of the validation
       loader, and the same at the mean as "at_mean_nll" and so on. The module's `forward` must return logits, and
       batches be pairs (inputs, targets) or mappings with "labels".
@@ -54,8 +54,9 @@ class _Hooks(_Base):
         self._samples, self._seed = samples, seed
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.gradient_clip_val and _optimizers(trainer):
-            warn_of_clipping(f"gradient_clip_val={trainer.gradient_clip_val}", "Trainer(gradient_clip_val=None)")
+        setting, off = f"gradient_clip_val={trainer.gradient_clip_val}", "Trainer(gradient_clip_val=None)"
+        for optimizer in _optimizers(trainer)[:1] if trainer.gradient_clip_val else ():
+            warn_of_clipping(optimizer, setting, off, scaled=_is_scaled(trainer))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         if _runs_outside_of_step(trainer, pl_module):
@@ -98,6 +99,9 @@ def _show_mean(trainer: Trainer) -> None:
         optimizer.eval()
 
 
+def _is_scaled(trainer: Trainer) -> bool:
+    return getattr(trainer.precision_plugin, "scaler", None) is not None
+
+
 def _runs_outside_of_step(trainer: Trainer, pl_module: LightningModule) -> bool:
-    scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
-    return scaled or trainer.accumulate_grad_batches > 1 or not pl_module.automatic_optimization
+    return _is_scaled(trainer) or trainer.accumulate_grad_batches > 1 or not pl_module.automatic_optimization

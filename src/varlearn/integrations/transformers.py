@@ -92,10 +92,13 @@ class PosteriorTrainer(_Base):
         return None if optimizer is None else posterior_of(self._plain_model(), optimizer)
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> torch.optim.Optimizer:
-        """As the Trainer's, with a warning if its clipping would reach hhat."""
+        """As the Trainer's, with a warning if its clipping would reach the variance."""
         optimizer = super().create_optimizer(*args, **kwargs)
-        if variational(optimizer) is not None and self.args.max_grad_norm > 0:
-            warn_of_clipping(f"max_grad_norm={self.args.max_grad_norm}", "TrainingArguments(max_grad_norm=0.0)")
+        inner, norm = variational(optimizer), self.args.max_grad_norm
+        if inner is not None and norm > 0:
+            warn_of_clipping(
+                inner, f"max_grad_norm={norm}", "TrainingArguments(max_grad_norm=0.0)", scaled=self.args.fp16
+            )
         return optimizer
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -230,9 +233,10 @@ class PosteriorTrainer(_Base):
 
 
 def diagnostics_callback(trainer: Trainer) -> TrainerCallback:
-    """A callback that logs `IVON.diagnostics()` whenever the Trainer logs its training loss.
+    """A callback that logs the optimizer's `diagnostics()` whenever the Trainer logs its training loss.
 
-    Names are "ivon/0/hess_mean" and so on, 0 being the parameter group; see `varlearn.optim.GroupDiagnostics`.
+    Names are "ivon/0/hess_mean" or "vadamw/0/effective_params" and so on, 0 being the parameter group; see
+    `varlearn.optim.GroupDiagnostics` and `varlearn.optim.VAdamWDiagnostics`.
 
     Args:
         trainer: whose `log` reaches all its reporters: `trainer.add_callback(diagnostics_callback(trainer))`.

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from varlearn.integrations.peft import adapter_posterior, is_peft_model, save_adapter_posterior
+from varlearn.optim import VAdamW
 from varlearn.optim.variational import VariationalOptimizer
 from varlearn.posterior import DiagGaussian, save
 from varlearn.posterior.binding import unwrap
@@ -19,7 +20,7 @@ POSTERIOR_FILE = "posterior.safetensors"
 
 
 def variational(optimizer: Any) -> VariationalOptimizer | None:
-    """The IVON inside Accelerate's or Lightning's wrapper; None if another optimizer, or nothing, is there.
+    """The IVON or VAdamW inside Accelerate's or Lightning's wrapper; None if another optimizer, or nothing, is there.
 
     >>> import torch
     >>> from varlearn import IVON
@@ -37,7 +38,7 @@ def posterior_of(model: nn.Module, optimizer: Any) -> DiagGaussian:
 
     Args:
         model: plain, or inside DDP, `torch.compile` or a PEFT model.
-        optimizer: IVON, or a wrapper of it, with no sample in the weights.
+        optimizer: IVON or VAdamW, or a wrapper of it, with no sample in the weights.
 
     >>> import torch
     >>> from varlearn import IVON
@@ -48,7 +49,9 @@ def posterior_of(model: nn.Module, optimizer: Any) -> DiagGaussian:
     """
     inner = variational(optimizer)
     if inner is None:
-        raise TypeError(f"a {type(optimizer).__name__} learns no posterior; train with varlearn.IVON")
+        raise TypeError(
+            f"a {type(optimizer).__name__} learns no posterior; train with varlearn.IVON or varlearn.VAdamW"
+        )
     model = unwrap(model)
     return adapter_posterior(model, inner) if is_peft_model(model) else DiagGaussian.from_optimizer(model, inner)
 
@@ -73,7 +76,7 @@ def save_posterior(posterior: Posterior, model: nn.Module, folder: str | os.Path
 
 
 def diagnostics(optimizer: Any) -> dict[str, float]:
-    """The numbers of `IVON.diagnostics()` under flat names, for a log.
+    """The numbers of `diagnostics()` of IVON or VAdamW under flat names that begin with "ivon" or "vadamw", for a log.
 
     >>> import torch
     >>> from varlearn import IVON
@@ -86,23 +89,30 @@ def diagnostics(optimizer: Any) -> dict[str, float]:
     """
     groups = [asdict(group) for group in optimizer.diagnostics()]
     return {
-        f"ivon/{number}/{name}": float(value)
+        f"{optimizer.rule.name}/{number}/{name}": float(value)
         for number, group in enumerate(groups)
         for name, value in group.items()
         if name != "advice"
     }
 
 
-def warn_of_clipping(setting: str, off: str) -> None:
-    """Say that the framework clips `p.grad`, and what to do instead.
+def warn_of_clipping(optimizer: VariationalOptimizer, setting: str, off: str, scaled: bool = False) -> None:
+    """Say that the framework clips `p.grad`, and what to do instead, where the optimizer cannot undo it.
 
     Args:
+        optimizer: IVON or VAdamW. The latter notices clipping in a single process.
         setting: what the user set, e.g. "max_grad_norm=1.0".
         off: how to switch it off.
+        scaled: whether a gradient scaler is in use.
     """
+    if isinstance(optimizer, VAdamW) and optimizer.notices_clipping and not scaled:
+        return
+    name = type(optimizer).__name__
+    what = "the second moment" if isinstance(optimizer, VAdamW) else "hhat"
+    curvature = "it" if isinstance(optimizer, VAdamW) else "h"
     warnings.warn(
-        f"{setting} scales the gradient that hhat is made of, so h is estimated too small whenever it clips; "
-        f"use {off} and IVON(..., max_grad_norm=1.0), which clips ghat alone",
+        f"{setting} scales the gradient that {what} is made of, so {curvature} is estimated too small whenever it "
+        f"clips; use {off} and {name}(..., max_grad_norm=1.0), which clips the gradient of the mean alone",
         UserWarning,
         stacklevel=3,
     )

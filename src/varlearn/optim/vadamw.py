@@ -267,11 +267,17 @@ class VAdamW(VariationalOptimizer):
         if len(self._average.samples) > 1:
             self._clipping.note_all()
 
+    @property
+    def notices_clipping(self) -> bool:
+        """Whether `clip_grad_norm_` between backward and `step()` leaves the second moment alone: in one process.
+
+        Averaging over ranks after backward is no clipping, and cannot be told from it; nor can GradScaler's unscaling.
+        """
+        return agreement.world_size() == 1 and not hasattr(self, "found_inf")
+
     def _unclip_factor(self) -> float:
         factor = self._clipping.factor()
-        # Averaging over ranks after backward, and GradScaler's unscaling, are no clipping.
-        is_known = agreement.world_size() == 1 and not hasattr(self, "found_inf")
-        return factor if is_known else 1.0
+        return factor if self.notices_clipping else 1.0
 
     def hand_in_hess(self, estimates: Mapping[Tensor, Tensor]) -> None:
         """Refused: the curvature of this optimizer is AdamW's second moment of the gradient."""
