@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tests.optim.contract import assert_same, in_block, mse, snapshot
 from tests.optim.undisturbed import assert_goes_on, fresh, unchanged
-from varlearn.optim import paths
+from varlearn.optim.engine.tensor_plan import TensorPlan
 
 
 def interrupt() -> None:
@@ -113,19 +113,18 @@ def test_a_failure_inside_a_closure(sample: int) -> None:
 @pytest.mark.parametrize("memory", ["fast", "lean"])
 @pytest.mark.parametrize("train", [False, True], ids=["evaluation", "training"])
 def test_a_draw_that_runs_out_of_memory_half_way(train: bool, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, opt = fresh(memory=memory)
-    draw, calls = paths.draw, 0
+    model, opt = fresh(memory=memory, foreach=False, fused=False)
+    write, calls = TensorPlan._write_sample, 0
 
-    def fails_half_way(tasks: Any) -> None:
+    def fails_half_way(plan: TensorPlan, chunk: Any, sign: float) -> None:
         nonlocal calls
         calls += 1
-        if calls == 1:
-            draw(tasks[: len(tasks) // 2])
+        if calls == 2:
             out_of_memory()
-        draw(tasks)
+        write(plan, chunk, sign)
 
     before = snapshot(opt)
-    monkeypatch.setattr(paths, "draw", fails_half_way)
+    monkeypatch.setattr(TensorPlan, "_write_sample", fails_half_way)
     with pytest.raises(torch.OutOfMemoryError), opt.sampled_params(train=train):
         raise AssertionError("the block is not entered")
     monkeypatch.undo()

@@ -33,7 +33,9 @@ def unchanged(opt: IVON) -> Iterator[None]:
 
 def assert_goes_on(model: TinyNet, opt: IVON) -> None:
     """The optimizer does what one does that was never disturbed."""
-    other, other_opt = fresh(steps=1, **{k: v for k, v in opt.param_groups[0].items() if k in ("memory", "mc_samples")})
+    other, other_opt = fresh(
+        steps=1, **{k: v for k, v in opt.param_groups[0].items() if k in ("memory", "mc_samples", "foreach", "fused")}
+    )
     for a_model, an_opt in ((model, opt), (other, other_opt)):
         in_block(an_opt, lambda a_model=a_model: mse(a_model, 7))
         an_opt.step()

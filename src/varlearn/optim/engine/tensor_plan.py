@@ -75,7 +75,9 @@ class TensorPlan:
         self._kinds = self._kinds_now()
         self._kept: list[int] = []  # positions whose mean is in a copy or in the state, and must be put back
         self._added: list[tuple[Chunk, int]] = []  # noise to subtract again, with the version before it was added
-        self._removing: int | None = None  # version before the noise of the last of these was subtracted
+        self._removing: tuple[int, int] | None = (
+            None  # how many there are, and the version before the last is subtracted
+        )
         self._noises: Noises = {}
 
     def holds(self) -> bool:
@@ -94,7 +96,7 @@ class TensorPlan:
 
     def draw(self, noises: Noises) -> None:
         """Keep the means and perturb the parameters. If this is interrupted, `restore` puts back what was changed."""
-        self._noises = noises
+        self._noises, self._removing = noises, None
         kept = [k for k, member in enumerate(self.members) if _keeps_mean(member)]
         for k in kept:
             param, state, _, _ = self.members[k]
@@ -111,20 +113,18 @@ class TensorPlan:
                 # Adding noise twice would lose the mean. The version of the tensor tells whether it was added.
                 self._added.append((chunk, self._version(chunk)))
                 self._write_sample(chunk, 1.0)
-        self._removing = None
 
     def restore(self) -> None:
         """Put the means back."""
         while self._added:
             chunk, before = self._added[-1]
-            version = self._version(chunk)
+            version, count = self._version(chunk), len(self._added)
             was_added = version != before
-            was_removed = self._removing is not None and version != self._removing
+            was_removed = self._removing is not None and self._removing[0] == count and self._removing[1] != version
             if was_added and not was_removed:
-                self._removing = version
+                self._removing = count, version
                 self._write_sample(chunk, -1.0)
             self._added.pop()
-            self._removing = None
         for k in self._kept:
             param = self.members[k].param
             part, mean = local(param), self._mean(k)

@@ -162,8 +162,15 @@ class SamplingBlocks(Ranked, SavedState):
     def eval(self) -> None:
         """Put the mean back into the weights. A later `train()` before `step()` goes on with the same sample."""
         if self._mode is not None:
-            self._weights.take_out(self._mode)
-            self._lock.leave(self._mode)
+            try:
+                self._leave_mode(self._mode)
+            except BaseException:
+                self._leave_mode(self._mode)
+                raise
+
+    def _leave_mode(self, sample: Sample) -> None:
+        self._weights.take_out(sample)
+        self._lock.leave(sample)
 
     def _sample(self, train: bool) -> Sample:
         """The next draw: what decides its noise, not the numbers."""
