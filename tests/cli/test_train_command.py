@@ -21,6 +21,18 @@ def test_a_point_has_one_column_of_metrics(tmp_path: Path, capsys: pytest.Captur
     assert f"{metrics['mean']['nll']:.4f}" in out
 
 
+def test_validation_data_are_shown_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "digits-ivon", *TINY, "--data.validation", "0.1", "--out", str(tmp_path / "x")]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    assert "test data" in shown.out
+    assert "validation data" in shown.out
+    metrics = json.loads((tmp_path / "x" / "metrics.json").read_text())
+    assert metrics["validation"]["mean"]["examples"] == 100
+    assert f"fitted to the validation data: {metrics['temperature']:.4g}" in shown.err
+    assert main([*words, "--resume"]) == 0
+
+
 def test_the_folder_is_named_after_recipe_scale_and_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", "digits-sgd", *TINY, "--seed", "3"]) == 0
@@ -45,14 +57,15 @@ def test_a_logger_that_is_not_installed_is_named_before_anything_is_trained(
 
 
 @pytest.mark.slow
-def test_two_processes_of_torchrun_write_one_run_and_one_of_them_talks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--data.validation", "0.1"]], ids=["test", "validation"])
+def test_two_processes_of_torchrun_write_one_run_and_one_of_them_talks(tmp_path: Path, more: list[str]) -> None:
     out = tmp_path / "x"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "varlearn"]
-    words = ["train", "digits-ivon", *TINY, "--out", str(out)]
+    words = ["train", "digits-ivon", *TINY, *more, "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("run recipe=digits-ivon") == 1
-    assert done.stdout.count("at the mean") == 1
+    assert done.stdout.count("at the mean") == (2 if more else 1)  # a table for each split
     assert json.loads((out / "env.json").read_text())["processes"] == 2
     assert (out / "metrics.json").exists()

@@ -1,6 +1,7 @@
 """The page: what it says, that it stands alone, and that it is written whole."""
 
 import errno
+import json
 import os
 import re
 from html.parser import HTMLParser
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from varlearn.files.atomic import WriteError
+from varlearn.files.checked_json import read_json_lines
 from varlearn.report import write_report
 
 FIGURES = (
@@ -126,3 +128,21 @@ def test_a_full_disk_is_named_with_its_file_and_the_old_report_stays(
     assert caught.value.exit_code == 3
     assert (out / "report.html").read_bytes() == before
     assert not [path for path in out.rglob(".*")]
+
+
+def test_validation_and_test_data_are_shown_apart(folder: Path) -> None:
+    metrics = json.loads((folder / "metrics.json").read_text())
+    held_out = {kind: {"accuracy": 0.5, "nll": nll} for kind, nll in (("mean", 0.8125), ("averaged", 0.6875))}
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"validation": held_out, "temperature": 0.25}))
+    lines = read_json_lines(folder / "log.jsonl").records
+    marked = [line | {"split": "validation"} if "eval" in line else line for line in lines]
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in marked))
+    text = write_report([folder], folder).read_text(encoding="utf-8")
+    test, _, validation = text.partition("on validation data; temperature of the posterior, fitted to them: 0.25")
+    assert "on the test set" in test
+    assert "0.4375" in test
+    assert "0.6875" in validation or "0.6875" in test.rpartition("on the test set")[2]
+    names = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert {"validation-nll", "validation-accuracy"} <= names
+    assert not {"test-nll", "test-accuracy"} & names
+    assert "Validation NLL at the mean, while training." in text

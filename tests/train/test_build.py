@@ -7,6 +7,7 @@ import torch
 
 from tests.train.tiny import load, tiny_run
 from varlearn import data, models
+from varlearn.data import hold_out
 from varlearn.data.examples import Examples
 from varlearn.models import MODELS
 from varlearn.train.build import build_batches, build_examples, build_model
@@ -105,3 +106,15 @@ def test_what_cannot_regress_is_refused() -> None:
     examples = Examples(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), torch.zeros(2), (), "image")
     with pytest.raises(ValueError, match=r"'resnet20' .* \(image, regression\); use one of \['mlp'\]"):
         build_model(Run(model=Model("resnet20")), examples)
+
+
+@pytest.mark.usefixtures("tiny_data")
+def test_validation_is_held_out_of_the_subset() -> None:
+    run = Run(data=Data("blobs", subset=50, validation=0.2))
+    train, validation = build_examples(run, "train"), build_examples(run, "validation")
+    assert (len(train), len(validation)) == (40, 10)
+    expected = hold_out(load("blobs", "train").first(50), 0.2)
+    assert torch.equal(validation.inputs[:], expected[1].inputs[:])
+    assert torch.equal(train.inputs[:], expected[0].inputs[:])
+    with pytest.raises(ValueError, match="data.validation=0 holds no examples out"):
+        build_examples(Run(data=Data("blobs")), "validation")

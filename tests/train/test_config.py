@@ -12,7 +12,7 @@ FULL = Run(
     scale="paper",
     seed=7,
     model=Model("mlp", 3, hidden=(4, 5), compile=True),
-    data=Data("digits", subset=5, ood=("mnist", "svhn")),
+    data=Data("digits", subset=5, validation=0.2, ood=("mnist", "svhn")),
     optim=Optim("sgd", lr=1.0, ess=3.0, clip_radius=1e-3),
     train=Train(steps=3, max_grad_norm=1.0, eval_every=0),
     evaluate=Evaluate(samples=2, subset=9),
@@ -66,3 +66,12 @@ def test_a_wrong_setting_is_named(path: str, value: object, message: str) -> Non
 def test_a_run_is_an_object() -> None:
     with pytest.raises(ValueError, match="a run is a JSON object, not a list"):
         from_json("[]")
+
+
+def test_validation_is_a_share_or_a_whole_number() -> None:
+    assert Data(validation=100) == Data(validation=100.0)
+    assert to_json(Run(data=Data(validation=100))) == to_json(from_json(to_json(Run(data=Data(validation=100)))))
+    assert from_json('{"data": {}}').data.validation == 0
+    for bad in (-0.1, 1.5, -1):
+        with pytest.raises(ValueError, match="data.validation=.* must be a share between 0 and 1, or a whole number"):
+            Data(validation=bad)

@@ -127,3 +127,41 @@ def test_out_of_domain_sets_are_for_images(tmp_path: Path) -> None:
     fit(run, tmp_path / "run", progress=False)
     with pytest.raises(ValueError, match=r"data.ood=\('far',\) is for images; leave it empty for line"):
         predict_run(tmp_path / "run")
+
+
+def test_validation_and_test_are_scored_apart(tmp_path: Path) -> None:
+    run = with_ood(tiny_run("ivon"))
+    run = replace(run, data=replace(run.data, validation=0.25))
+    fit(run, tmp_path / "run", progress=False)
+    predict_run(tmp_path / "run")
+    scores = score_run(tmp_path / "run")
+    assert read_json(tmp_path / "run" / "metrics.json") == scores
+    assert scores["mean"]["examples"] == 48
+    assert scores["validation"]["mean"]["examples"] == 24
+    assert set(scores["mean"]["ood"]) == {"far"}
+    assert "ood" not in scores["validation"]["mean"]
+    learned = posterior.load(tmp_path / "run" / "posterior.safetensors")
+    assert scores["temperature"] == learned.temperature  # type: ignore[union-attr]
+    assert scores["validation"]["averaged"]["nll"] <= scores["validation"]["mean"]["nll"]
+    last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
+    assert last["split"] == "validation"
+    assert scores["validation"]["mean"]["nll"] == pytest.approx(last["eval"]["nll"], rel=1e-5)
+
+
+def test_a_point_has_no_temperature(tmp_path: Path) -> None:
+    run = tiny_run("sgd")
+    fit(replace(run, data=replace(run.data, validation=10)), tmp_path / "run", progress=False)
+    predict_run(tmp_path / "run")
+    assert score_run(tmp_path / "run")["temperature"] is None
+
+
+@pytest.mark.parametrize("name", ["line", "letters"])
+def test_validation_of_regressions_and_texts(name: str, tmp_path: Path) -> None:
+    run = tiny_run("ivon", epochs=1)
+    model = Model("mlp", hidden=(4,)) if name == "line" else Model("gpt2_tiny")
+    run = replace(run, model=model, data=replace(run.data, name=name, validation=0.25, context=8, augment=False))
+    fit(run, tmp_path / "run", progress=False)
+    predict_run(tmp_path / "run")
+    scores = score_run(tmp_path / "run")
+    assert scores["temperature"] >= 0
+    assert scores["validation"]["averaged"]["nll"] <= scores["validation"]["mean"]["nll"]

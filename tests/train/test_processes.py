@@ -16,8 +16,10 @@ from tests.train.test_training_loop import records
 from tests.train.tiny import REPOSITORY, load, tiny_run
 from varlearn import posterior
 from varlearn.core import noise, update
-from varlearn.train import PeerError, Run, RunFolderError, WriteError, fit, to_json
-from varlearn.train.build import build_batches, build_model
+from varlearn.posterior import DiagGaussian
+from varlearn.predict import calibrate
+from varlearn.train import PeerError, Run, RunFolderError, WriteError, checkpoint, fit, to_json
+from varlearn.train.build import build_batches, build_examples, build_model
 from varlearn.train.processes import Processes, processes
 
 pytestmark = pytest.mark.usefixtures("tiny_data")
@@ -31,6 +33,7 @@ def small(method: str, **train: Any) -> Run:
 
 IVON = small("ivon", schedule="constant")
 ADAMW = small("adamw", accumulate=2, steps=7)
+VALIDATED = replace(IVON, data=replace(IVON.data, validation=19))
 
 
 class Outcome(NamedTuple):
@@ -40,7 +43,7 @@ class Outcome(NamedTuple):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where scenarios have been run: IVON, AdamW until one process is told to stop, AdamW resumed, and a full disk."""
+    """Where scenarios ran: IVON; AdamW, stopped in one process and resumed; a full disk; IVON with validation."""
     folder = tmp_path_factory.mktemp("ranks")
     scenarios = [
         {"config": to_json(run), "out": str(folder / out), "resume": resume, "stop_at": stop_at, "full_at": full_at}
@@ -49,6 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (ADAMW, "adamw", False, 3, None),
             (ADAMW, "adamw", True, None, None),
             (replace(ADAMW, train=replace(ADAMW.train, checkpoint_every=2, eval_every=0)), "full", False, None, 3),
+            (VALIDATED, "validated", False, 3, None),
+            (VALIDATED, "validated", True, None, None),
+            (VALIDATED, "straight", False, None, None),
         ]
     ]
     (folder / "scenarios.json").write_text(json.dumps(scenarios))
@@ -122,6 +128,23 @@ def test_adamw_on_two_processes_is_one_large_batch(folder: Path, tmp_path: Path)
     together = [line["eval"] for line in records(folder / "adamw") if "eval" in line][-1]
     alone = [line["eval"] for line in records(tmp_path / "one") if "eval" in line][-1]
     assert together == pytest.approx(alone, rel=1e-3)
+
+
+def test_validation_on_two_processes(folder: Path) -> None:
+    assert outcome(folder, 5).codes == outcome(folder, 6).codes == [0, 0]
+    lines = [line for line in records(folder / "straight") if "eval" in line]
+    assert {line["split"] for line in lines} == {"validation"}
+    learned = posterior.load(folder / "straight" / "posterior.safetensors")
+    assert isinstance(learned, DiagGaussian)
+    assert learned.origin.n == 96 - 19
+    validation = build_examples(VALIDATED, "validation")
+    model, batches = build_model(VALIDATED, validation), build_batches(VALIDATED, validation, train=False)
+    assert learned.temperature == calibrate(model, learned, batches, samples=4, seed=0).temperature
+    names = ("log.jsonl", "posterior.safetensors", "checkpoint/best.safetensors")
+    straight, resumed = ([(folder / out / name).read_bytes() for name in names] for out in ("straight", "validated"))
+    assert straight[:2] == resumed[:2]
+    at_mean = [line["eval"]["nll"] for line in lines]
+    assert checkpoint.read(folder / "straight" / names[2])["best"] == min(at_mean)
 
 
 def test_when_one_cannot_write_all_stop_at_that_step(folder: Path) -> None:

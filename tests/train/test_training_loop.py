@@ -13,13 +13,26 @@ import torch
 from tests.train import tiny
 from tests.train.tiny import tiny_run
 from varlearn import data, posterior
+from varlearn.data.batches import Batches
 from varlearn.data.examples import Examples
 from varlearn.files.checked_json import read_json_lines
 from varlearn.files.formats import FileFormatError
 from varlearn.files.nested import pack
-from varlearn.posterior import DiagGaussian, Point
-from varlearn.train import Interrupted, Model, NonFiniteLossError, RunFolder, RunFolderError, WriteError, fit, from_json
+from varlearn.posterior import DiagGaussian, Origin, Point
+from varlearn.predict import calibrate
+from varlearn.train import (
+    Interrupted,
+    Model,
+    NonFiniteLossError,
+    Run,
+    RunFolder,
+    RunFolderError,
+    WriteError,
+    fit,
+    from_json,
+)
 from varlearn.train import checkpoint as checkpoint_module
+from varlearn.train.build import build_batches, build_examples, build_model
 from varlearn.train.training import Training
 
 pytestmark = pytest.mark.usefixtures("tiny_data")
@@ -42,6 +55,10 @@ def result(out: Path) -> dict[str, Any]:
         plain, tensors = pack(state)
         files[path.name] = plain, {name: value.numpy().tobytes() for name, value in tensors.items()}
     return files
+
+
+def with_validation(run: Run, share: float = 0.2) -> Run:
+    return replace(run, data=replace(run.data, validation=share))
 
 
 def signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +90,11 @@ def test_the_files_of_a_run(method: str, tmp_path: Path) -> None:
     assert evals[-1]["accuracy"] > 0.5
     assert evals[-1]["nll"] < evals[0]["nll"]
     steps = sorted(file.name for file in (tmp_path / "run" / "checkpoint").iterdir())
-    assert steps == ["best.safetensors", "step-00000012.safetensors", "step-00000018.safetensors"]
+    assert steps == [
+        "step-00000012.safetensors",
+        "step-00000018.safetensors",
+    ]  # none chosen on test data
+    assert {line["split"] for line in lines if "eval" in line} == {"test"}
 
 
 def test_the_same_run_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
@@ -94,17 +115,19 @@ def test_the_callers_random_state_is_left_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize("validation", [0, 0.2])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_resuming_gives_the_same_bytes(
     method: str,
+    validation: float,
     number: int,
     code: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = tiny_run(method, accumulate=2, steps=11)
+    run = with_validation(tiny_run(method, accumulate=2, steps=11, eval_every=3), validation)
     fit(run, tmp_path / "straight", progress=False)
     out = tmp_path / "stopped"
     with monkeypatch.context() as patch:
@@ -305,12 +328,48 @@ def test_convolutions_in_channels_last_resume_to_the_bit(
     assert result(tmp_path / "stopped") == result(tmp_path / "straight")
 
 
+def test_without_validation_data_no_best_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fit(tiny_run(), tmp_path / "run")
+    assert not RunFolder(tmp_path / "run").checkpoints.best.exists()
+    assert "data.validation=0: evaluations use test data, so no best checkpoint is chosen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_with_validation_data(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = with_validation(tiny_run(method))
+    measured: list[Batches] = []
+    evaluate = Training.evaluate
+    monkeypatch.setattr(Training, "evaluate", lambda self, given: (measured.append(given), evaluate(self, given))[1])
+    learned = posterior.load(fit(run, tmp_path / "run", progress=False))
+    validation = build_examples(run, "validation")
+    assert len(validation) == 19
+    assert all(torch.equal(batches.examples.inputs[:], validation.inputs[:]) for batches in measured)
+    lines = [line for line in records(tmp_path / "run") if "eval" in line]
+    assert [line["split"] for line in lines] == ["validation"] * 3
+    best = checkpoint_module.read(RunFolder(tmp_path / "run").checkpoints.best)
+    assert best["best"] == min(line["eval"]["nll"] for line in lines)
+    if method == "ivon":
+        assert isinstance(learned, DiagGaussian)
+        assert learned.ess == dict.fromkeys(learned.mean, 77.0)  # of 96 examples; the temperature does not change it
+        assert learned.origin == Origin("ivon", "ivon", n=77, batch_size=16)
+
+
+def test_the_temperature_is_the_fitted_one(tmp_path: Path) -> None:
+    run = with_validation(tiny_run())
+    learned = posterior.load(fit(run, tmp_path / "run", progress=False))
+    assert isinstance(learned, DiagGaussian)
+    validation = build_examples(run, "validation")
+    model, batches = build_model(run, validation), build_batches(run, validation, train=False)
+    fitted = calibrate(model, learned.at_temperature(1.0), batches, samples=4, seed=run.seed)
+    assert learned.temperature == fitted.temperature != 1.0
+
+
 def test_the_best_is_kept_when_later_ones_are_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([{"nll": 0.5}, {"nll": 0.3}, {"nll": 0.4}])
     monkeypatch.setattr(Training, "evaluate", lambda self, batches: next(scores))
-    fit(tiny_run(), tmp_path / "run", progress=False)
+    fit(with_validation(tiny_run()), tmp_path / "run", progress=False)
     best = checkpoint_module.read(tmp_path / "run" / "checkpoint" / "best.safetensors")
-    assert (best["training"]["step"], best["best"]) == (12, 0.3)
+    assert (best["training"]["step"], best["best"]) == (10, 0.3)
 
 
 def test_lines_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

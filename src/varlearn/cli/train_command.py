@@ -100,9 +100,14 @@ def show_metrics(folder: RunFolder) -> None:
     metrics = read_json(folder.metrics)
     method = named(folder.read_run().optim.name)
     kinds = {"mean": "at the mean", "averaged": "averaged"} if method.averages else {"mean": method.name}
-    values = {kind: flattened(metrics[kind]) for kind in kinds}
-    rows = [[name, *(_cell(values[kind][name]) for kind in kinds)] for name in values["mean"]]
-    table(["metric", *kinds.values()], rows, title=str(folder.out), numbers=len(kinds))
+    for split, found in (("test", metrics), ("validation", metrics.get("validation"))):
+        if found is not None:
+            values = {kind: flattened(found[kind]) for kind in kinds}
+            rows = [[name, *(_cell(values[kind][name]) for kind in kinds)] for name in values["mean"]]
+            title = f"{split} data of {folder.out}" if "validation" in metrics else str(folder.out)
+            table(["metric", *kinds.values()], rows, title=title, numbers=len(kinds))
+    if method.averages and metrics.get("temperature") is not None:
+        say(f"temperature of the posterior, fitted to the validation data: {metrics['temperature']:.4g}")
 
 
 def _cell(value: Any) -> str:

@@ -8,6 +8,7 @@ from varlearn.data.cifar10_labels import hmc_probabilities, human_counts, noisy_
 from varlearn.data.corruption import CORRUPTIONS, corrupt
 from varlearn.data.errors import CorruptDataError, DataError, DownloadError, MissingDataError
 from varlearn.data.examples import Examples
+from varlearn.data.held_out import hold_out
 from varlearn.data.loading import load, names, options_of, texts
 from varlearn.data.synthetic import synthetic
 from varlearn.data.texts import Texts
@@ -23,6 +24,7 @@ __all__ = [
     "Texts",
     "corrupt",
     "hmc_probabilities",
+    "hold_out",
     "human_counts",
     "load",
     "names",

@@ -19,6 +19,7 @@ from varlearn.data.errors import MissingDataError
 from varlearn.data.examples import Examples
 from varlearn.data.flowers102 import flowers102
 from varlearn.data.glue import TASKS, stsb
+from varlearn.data.held_out import hold_out
 from varlearn.data.imagenet import imagenet
 from varlearn.data.imdb import imdb
 from varlearn.data.mnist import fashion_mnist, mnist
@@ -74,15 +75,23 @@ def names() -> list[str]:
 
 
 def load(
-    name: str, split: str, root: Path | str | None = None, *, progress: Progress | None = None, **options: Any
+    name: str,
+    split: str,
+    root: Path | str | None = None,
+    *,
+    validation: float = 0.0,
+    progress: Progress | None = None,
+    **options: Any,
 ) -> Examples:
     """One split of a data set.
 
     Args:
         name: one of `names()`, or a file of one's own: text, ".txt", or GPT-2 tokens, ".bin"; see `own_files`.
-        split: "train", "test", or another that the set has.
+        split: "train", "test", or another that the set has; "validation" for examples held out of "train".
         root: folder that holds the data; where None, `VARLEARN_DATA` and the cache are searched and what neither has is
             downloaded.
+        validation: what to hold out of "train": a share below 1, or a number of examples; see `hold_out`. Give the same
+            for "train" and "validation". Vocabularies and normalisation are those of the whole training split.
         progress: told of each piece of a download: file, bytes received, bytes expected (None if not known).
         **options: the set's own, see `options_of`; for texts `tokens` ("words", "bytes", "gpt2"), `vocab` and, for
             labelled ones, `context`.
@@ -94,7 +103,17 @@ def load(
 
     >>> load("digits", "test").inputs.shape
     torch.Size([797, 1, 8, 8])
+    >>> [len(load("digits", split, validation=0.2)) for split in ("train", "validation", "test")]
+    [800, 200, 797]
     """
+    if split == "validation" and validation == 0:
+        raise ValueError(
+            f"split='validation' of {name} needs validation=, a share or number of training examples to hold out; "
+            "give the same for split='train'"
+        )
+    if split in ("train", "validation") and validation != 0:
+        everything = load(name, "train", root, progress=progress, **options)
+        return hold_out(everything, validation)[split == "validation"]
     function = _function(name)
     known = options_of(name)
     for option in options:

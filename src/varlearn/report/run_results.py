@@ -57,7 +57,8 @@ class ReadRun:
     @property
     def outside(self) -> tuple[str, ...]:
         """The data sets out of the domain that were predicted."""
-        return tuple(dict.fromkeys(name.split("/")[0] for name in self.predictions if not name.startswith("test/")))
+        names = dict.fromkeys(name.split("/")[0] for name in self.predictions)
+        return tuple(name for name in names if name not in ("test", "validation"))
 
     def classified(self, kind: str, examples: str = "test") -> tuple[Tensor, Tensor | None] | None:
         """Log-probabilities (N, C) and targets (N,) of a classifier; None of another run, or before predicting."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +64,11 @@ def metrics_table(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
     """A line for each run and kind of prediction, a column for each metric, and a table for data out of the domain."""
     lines = [(name, run, kind) for name, run in zip(names, runs, strict=True) for kind in run.kinds if run.metrics]
     scores = [run.metrics.get(kind, {}) for _, run, kind in lines]
-    keys = [key for key in TITLES if any(key in score for score in scores)]
     words = [[name, run.label, KIND_WORDS[kind]] for name, run, kind in lines]
-    cells = [[*word, *(_cell(score.get(key), key) for key in keys)] for word, score in zip(words, scores, strict=True)]
-    titles = [TITLES[key][0] for key in keys]
-    html = table(["run", "method", "prediction", *titles], cells, "on the test set", words=3)
+    html = _scores_table(words, scores, "on the test set")
+    held_out = [run.metrics.get("validation", {}).get(kind, {}) for _, run, kind in lines]
+    if any(held_out):
+        html += "<br>" + _scores_table(words, held_out, f"on validation data{_temperatures(names, runs)}")
     away = [
         [*word, outside, *(f"{100 * values[key]:.2f}" for key in ("auroc", "fpr95", "detection_error"))]
         for word, score in zip(words, scores, strict=True)
@@ -77,6 +78,23 @@ def metrics_table(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
         head = ["run", "method", "prediction", "against", "AUROC %", "FPR at 95% TPR", "detection error %"]
         html += "<br>" + table(head, away, "told from the test set by the largest probability", words=4)
     return html
+
+
+def _scores_table(words: Sequence[list[str]], scores: Sequence[dict[str, Any]], caption: str) -> str:
+    """A line for each run and kind of prediction that has scores."""
+    keys = [key for key in TITLES if any(key in score for score in scores)]
+    cells = [
+        [*word, *(_cell(score.get(key), key) for key in keys)]
+        for word, score in zip(words, scores, strict=True)
+        if score
+    ]
+    return table(["run", "method", "prediction", *(TITLES[key][0] for key in keys)], cells, caption, words=3)
+
+
+def _temperatures(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
+    found = {name: run.metrics.get("temperature") for name, run in zip(names, runs, strict=True)}
+    fitted = [f"{value:.3g} ({name})" for name, value in found.items() if isinstance(value, (int, float))]
+    return f"; temperature of the posterior, fitted to them: {', '.join(fitted)}" if fitted else ""
 
 
 def _figures(runs: dict[str, ReadRun]) -> Iterator[tuple[str, Figure, str]]:
@@ -113,18 +131,26 @@ def _figures(runs: dict[str, ReadRun]) -> Iterator[tuple[str, Figure, str]]:
     losses = {name: _series(run, "loss") for name, run in runs.items()}
     if any(losses.values()):
         yield "loss", curves(losses, "step", "training loss", log=True), "Loss on training batches."
-    for key, title in (("nll", "test NLL"), ("accuracy", "test accuracy"), ("perplexity", "test perplexity")):
-        series = {name: points for name, run in runs.items() if (points := _series(run, "eval", key))}
+    for split, (key, word) in product(("validation", "test"), (("nll", "NLL"), ("accuracy",) * 2, ("perplexity",) * 2)):
+        series = {name: points for name, run in runs.items() if (points := _series(run, "eval", key, split=split))}
         if any(len(points) > 1 for points in series.values()):
-            yield f"test-{key}", curves(series, "step", title), f"T{title[1:]} at the mean, while training."
+            title = f"{split} {word}"
+            yield (
+                f"{split}-{key}",
+                curves(series, "step", title),
+                f"{title[0].upper()}{title[1:]} at the mean, while training.",
+            )
     stds = {name: points for name, run in runs.items() if (points := _series(run, run.method, "std_mean"))}
     if stds:
         yield "std", curves(stds, "step", "mean std", log=True), "Width of the posterior: mean over weights of sigma."
 
 
-def _series(run: ReadRun, *keys: str) -> list[tuple[float, float]]:
+def _series(run: ReadRun, *keys: str, split: str | None = None) -> list[tuple[float, float]]:
+    """(step, value) of the records that have the keys; of those about one split. Old records are about the test set."""
     points = []
     for record in run.log:
+        if split is not None and record.get("split", "test") != split:
+            continue
         value: Any = record
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None

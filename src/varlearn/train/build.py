@@ -18,24 +18,48 @@ from varlearn.train.config import Run
 from varlearn.train.tasks import MeanVariance, task_of
 
 
+def build_training(run: Run, root: Path | None = None) -> tuple[Examples, Examples | None]:
+    """The training examples of a run, and its validation examples where `data.validation` holds some out.
+
+    >>> from varlearn.train.config import Data
+    >>> train, validation = build_training(Run(data=Data("digits", subset=30, validation=0.2)))
+    >>> len(train), validation and len(validation)
+    (24, 6)
+    """
+    examples = _load(run, "train", root)
+    if run.data.subset is not None:
+        examples = examples.first(run.data.subset)
+    return data.hold_out(examples, run.data.validation) if run.data.validation else (examples, None)
+
+
 def build_examples(run: Run, split: str, root: Path | None = None) -> Examples:
     """One split of the run's data set, cut into tokens as the run says.
 
     Args:
-        run: `data.name`, `data.tokens`, `data.context` and the subsets are read: `data.subset` for "train",
-            `evaluate.subset` for other splits.
-        split: "train" or "test".
+        run: `data.name`, `data.tokens`, `data.context` and the subsets are read: `data.subset` and then
+            `data.validation` for "train" and "validation", `evaluate.subset` for other splits.
+        split: "train", "validation" or "test".
         root: where the data are; None for the usual places.
 
     >>> from varlearn.train.config import Data
     >>> len(build_examples(Run(data=Data("digits", subset=30)), "train"))
     30
     """
+    if split in ("train", "validation"):
+        train, validation = build_training(run, root)
+        if split == "train":
+            return train
+        if validation is None:
+            raise ValueError("data.validation=0 holds no examples out; use e.g. data.validation=0.1")
+        return validation
+    examples = _load(run, split, root)
+    return examples if run.evaluate.subset is None else examples.first(run.evaluate.subset)
+
+
+def _load(run: Run, split: str, root: Path | None) -> Examples:
     wanted = {"tokens": run.data.tokens, "context": run.data.context}
     options = {key: value for key, value in wanted.items() if key in data.options_of(run.data.name)}
-    examples = data.load(run.data.name, split, root, **options)
-    subset = run.data.subset if split == "train" else run.evaluate.subset
-    return examples if subset is None else examples.first(subset)
+    return data.load(run.data.name, split, root, **options)
 
 
 def build_ood(run: Run, name: str, test: Examples, root: Path | None = None) -> Examples:

@@ -1,8 +1,9 @@
 """Checkpoints of a run: one sealed safetensors file each, written whole or not at all, verified to the last bit.
 
-The folder holds the newest two, `step-<number>.safetensors`, and `best.safetensors`. A checkpoint is everything that
-decides the rest of a run. It has no pickle in it: tensors by name, the rest as JSON in the header, and the SHA-256 of
-every byte of the file, so that a flipped bit is an error and not another model.
+The folder holds the newest two, `step-<number>.safetensors`, and in a run with validation data `best.safetensors`, the
+one with the lowest validation NLL. A checkpoint is everything that decides the rest of a run. It has no pickle in it:
+tensors by name, the rest as JSON in the header, and the SHA-256 of every byte of the file, so that a flipped bit is an
+error and not another model.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Checkpoints:
 
     @property
     def best(self) -> Path:
-        """Where the best one is, if there is one."""
+        """Where the one with the lowest validation NLL is; a run without validation data has none."""
         return self.folder / "best.safetensors"
 
     def paths(self) -> list[Path]:

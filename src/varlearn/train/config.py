@@ -48,6 +48,7 @@ class Data:
     Attributes:
         name: name of a data set of `varlearn.data`, e.g. "cifar10".
         subset: use the first this many training examples; None for all.
+        validation: hold out this many of them to choose by: a share below 1, or a whole number; 0 for none.
         batch_size: examples per step on one device and micro-batch.
         eval_batch_size: examples per forward pass when predicting.
         augment: random flips and crops for images, nothing for text.
@@ -58,6 +59,11 @@ class Data:
 
     RULES: ClassVar[dict[str, Rule]] = {
         "subset": at_least(1, "leave it out for all examples"),
+        "validation": (
+            "a share between 0 and 1, or a whole number",
+            lambda value: 0 <= value < 1 or (value >= 1 and value == value // 1),
+            "0.1 holds out a tenth, 0 nothing",
+        ),
         "batch_size": at_least(1, "50 is the paper's"),
         "eval_batch_size": at_least(1, "500 is usual"),
         "context": at_least(1, "256 tokens is usual"),
@@ -65,6 +71,7 @@ class Data:
 
     name: str = "cifar10"
     subset: int | None = None
+    validation: float = 0.0
     batch_size: int = 50
     eval_batch_size: int = 500
     augment: bool = True
@@ -74,6 +81,7 @@ class Data:
 
     def __post_init__(self) -> None:
         check(self, "data.")
+        object.__setattr__(self, "validation", float(self.validation))  # 100 and 100.0 are the same run
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,8 @@ class Train:
         accumulate: micro-batches per step.
         max_grad_norm: clip the gradient's norm; None for no clipping.
         precision: of the forward pass; weights and state stay float32.
-        eval_every: steps between evaluations at the mean; None for once an epoch, 0 for the end only.
+        eval_every: steps between evaluations at the mean; None for once an epoch, 0 for the end only. They use
+            validation data where there are any, else test data.
         checkpoint_every: steps between checkpoints; None for once an epoch, 0 for the end only.
         log_every: steps between lines of the log.
     """

@@ -1,4 +1,4 @@
-"""The two stages after training: what the posterior says about the test examples, and how good that is.
+"""The two stages after training: what the posterior says about test and validation examples, and how good that is.
 
 `predict_run` reads `config.json` and `posterior.safetensors` and writes `predictions.safetensors`; `score_run` reads
 that and writes `metrics.json`. Either can be repeated alone.
@@ -6,6 +6,7 @@ that and writes `metrics.json`. Either can be repeated alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import torch
 from torch import nn
 
 from varlearn import metrics, posterior
-from varlearn.data.batches import Batches
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import write_json
 from varlearn.files.formats import FileFormatError
@@ -38,6 +38,7 @@ from varlearn.train.tasks import Task, task_of
 from varlearn.types import Posterior, Sampler
 
 AT_MEAN, AVERAGED = "mean", "averaged"
+TEST, VALIDATION = "test", "validation"
 
 Saved = DiagGaussian | LowRankGaussian | Mixture | Point
 
@@ -49,7 +50,7 @@ def predict_run(
     device: torch.device | str | None = None,
     root: Path | None = None,
 ) -> Path:
-    """Predict the test examples of a run, and those of its `data.ood` sets, at the mean and averaged.
+    """Predict the test examples of a run, its validation examples and its `data.ood` sets, at the mean and averaged.
 
     Args:
         out: the run's folder.
@@ -78,20 +79,22 @@ def predict_run(
     if not folder.posterior.exists():
         raise RunFolderError(f"{folder.posterior} is missing: the run is not finished; train or resume it first")
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    test = build_examples(run, "test", root)
+    test = build_examples(run, TEST, root)
     task = task_of(test)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are all replaced
         model = build_model(run, test).to(device)
     learned = posterior.load(folder.posterior, model, device)
     sources = sources_of(run, model, learned)
-    sets = {"test": test} | {name: build_ood(run, name, test, root) for name in run.data.ood}
+    sets = {TEST: test} | {name: build_ood(run, name, test, root) for name in run.data.ood}
+    if run.data.validation:
+        sets[VALIDATION] = build_examples(run, VALIDATION, root)
     predictions: dict[str, AnyPredictions] = {}
     for set_name, examples in sets.items():
         batches = build_batches(run, examples, train=False)
         found: AnyPredictions | None = None
         for source, distribution in sources.items():
             if found is None or not isinstance(distribution, Point):  # a point has nothing to average
-                found = _predict(task, model, distribution, batches, run.evaluate.samples, run.seed, progress)
+                found = predict_task(task, model, distribution, batches, run.evaluate.samples, run.seed, progress)
             predictions[f"{set_name}/{source}"] = found
     with writing(folder.predictions):
         save_predictions(predictions, folder.predictions)
@@ -117,7 +120,7 @@ def sources_of(run: Run, model: nn.Module, learned: Saved) -> dict[str, Posterio
 
 
 def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
-    """The predictions that `predict_run` wrote: by set ("test", and those of `data.ood`), then "mean" or "averaged"."""
+    """The predictions that `predict_run` wrote: by set ("test", "validation" and others), then "mean" or "averaged"."""
     folder = RunFolder(Path(out))
     if not folder.predictions.exists():
         raise RunFolderError(f"{folder.predictions} is missing; predict first")
@@ -129,7 +132,7 @@ def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
     for name, one in predictions.items() if isinstance(predictions, dict) else ():
         examples, _, source = name.rpartition("/")
         found.setdefault(examples, {})[source] = one
-    if set(found.get("test", ())) != {AT_MEAN, AVERAGED}:
+    if set(found.get(TEST, ())) != {AT_MEAN, AVERAGED}:
         raise RunFolderError(f"{folder.predictions} has no predictions of a run's test set; predict again")
     return found
 
@@ -137,16 +140,21 @@ def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
 def score_run(out: str | Path) -> dict[str, Any]:
     """Score the predictions of a run, write `metrics.json`, and return what it holds.
 
-    The result has "mean" and "averaged", each with the scores of the task, and for out-of-domain sets "ood", by name.
+    The result has "mean" and "averaged", each with the scores of the task on the test set, and for out-of-domain sets
+    "ood", by name. A run with validation data also has "validation", with "mean" and "averaged" on these, and the
+    "temperature" of the posterior, which was fitted to them.
     """
     folder = RunFolder(Path(out))
     predictions = load_run_predictions(out)
-    test = predictions.pop("test")
+    test, validation = predictions.pop(TEST), predictions.pop(VALIDATION, None)
     scores: dict[str, Any] = {}
     for source, found in test.items():
         scores[source] = score(found)
         if predictions:
             scores[source]["ood"] = {name: score_ood(found, other[source]) for name, other in predictions.items()}
+    if validation is not None:
+        scores[VALIDATION] = {source: score(found) for source, found in validation.items()}
+        scores["temperature"] = getattr(posterior.load(folder.posterior), "temperature", None)
     write_json(folder.metrics, _finite(scores))
     return scores
 
@@ -203,15 +211,22 @@ def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
     }
 
 
-def _predict(
+def predict_task(
     task: Task,
     model: nn.Module,
     source: Posterior | Sampler,
-    batches: Batches,
+    batches: Iterable[Any],
     samples: int,
     seed: int,
-    progress: bool | None,
+    progress: bool | None = None,
 ) -> AnyPredictions:
+    """Predict by the function of the task: `predict`, `predict_tokens` or `predict_regression`.
+
+    >>> net, batch = nn.Linear(1, 2, bias=False), (torch.ones(1, 1), torch.zeros(1, dtype=torch.long))
+    >>> point = Point({"weight": torch.zeros(2, 1)})
+    >>> predict_task("classification", net, point, [batch], samples=1, seed=0).log_probs.exp()
+    tensor([[0.5000, 0.5000]])
+    """
     match task:
         case "classification":
             return predict(model, source, batches, samples, seed, progress=progress)

@@ -50,7 +50,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """The newest two, and the best."""
+        """The newest two, and the best on validation data."""
         return Checkpoints(self.out / "checkpoint")
 
     @property

@@ -16,14 +16,16 @@ from varlearn import posterior
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import read_json, write_json
 from varlearn.files.formats import CorruptFileError, rebuilding
-from varlearn.train.build import build_batches, build_examples
+from varlearn.train.build import build_batches
 from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.environment import environment
+from varlearn.train.final_posterior import final_posterior
 from varlearn.train.log import JsonLines, Logger
 from varlearn.train.processes import Processes, processes
 from varlearn.train.run_errors import Interrupted, NonFiniteLossError, RunFolderError
 from varlearn.train.run_folder import RunFolder, config_differences
 from varlearn.train.signals import StopRequest
+from varlearn.train.splits import build_splits
 from varlearn.train.step_progress import training_progress
 from varlearn.train.training import Training
 
@@ -39,6 +41,9 @@ def fit(
     root: Path | None = None,
 ) -> Path:
     """Train, and leave `config.json`, `env.json`, `log.jsonl`, `checkpoint/` and `posterior.safetensors` in a folder.
+
+    With `data.validation`, evaluations use the examples held out, `checkpoint/best.safetensors` is the checkpoint with
+    the lowest NLL on them, and the temperature of the posterior is fitted to them. Nothing is chosen on test data.
 
     A run that was killed goes on from its newest sound checkpoint with `resume=True`, and ends with the bits of a run
     that was not, on the same machine and software. Started by `torchrun`, the processes train together. The global
@@ -94,9 +99,9 @@ class _Loop:
 
     def __init__(self, run: Run, folder: RunFolder, mine: Processes, root: Path | None) -> None:
         self.run, self.folder, self.mine = run, folder, mine
-        train, test = _examples(run, mine, root)
-        self.training = Training(run, train, mine)
-        self.test = build_batches(run, test, train=False, rank=mine.rank, world=mine.world)
+        self.splits = build_splits(run, mine, root)
+        self.training = Training(run, self.splits.train, mine)
+        self.measured = build_batches(run, self.splits.measured, train=False, rank=mine.rank, world=mine.world)
         self.best = math.inf
         self.losses, self.count = 0.0, 0  # since the last line of the log
         self.log: JsonLines | None = None
@@ -152,6 +157,8 @@ class _Loop:
         """Take the steps that are left, and write the posterior."""
         training = self.training
         show = progress if self.mine.writes else False
+        if self.splits.name == "test" and progress is not False:
+            self._say("data.validation=0: evaluations use test data, so no best checkpoint is chosen")
         with StopRequest() as stop, training_progress(training.facts.steps, training.step, show) as shown:
             while training.step < training.facts.steps:
                 requested = self._step(stop)
@@ -163,7 +170,7 @@ class _Loop:
                     self._stop(requested)
         with self.mine.together():
             if self.mine.writes:
-                learned = training.posterior()
+                learned = final_posterior(training, self.splits)
                 with writing(self.folder.posterior):
                     posterior.save(learned, self.folder.posterior, card=_card(self.run))
 
@@ -188,7 +195,7 @@ class _Loop:
         return (stop.number or signal.SIGTERM) if shared[1] > 0 else 0  # the same step for all, whoever was told
 
     def _measure(self, logger: Logger | None) -> None:
-        """Write what is due at this step to the log, and keep the best weights."""
+        """Write what is due at this step to the log, and keep the weights that are best on validation data."""
         training = self.training
         if training.step % self.run.train.log_every == 0 or training.step == training.facts.steps:
             record: dict[str, Any] = {"step": training.step, "epoch": training.epoch}
@@ -199,9 +206,9 @@ class _Loop:
             self.losses, self.count = 0.0, 0
             self._write(record, logger)
         if self._due(self.run.train.eval_every):
-            scores = training.evaluate(self.test)
-            self._write({"step": training.step, "epoch": training.epoch, "eval": scores}, logger)
-            if scores["nll"] < self.best:
+            scores, split = training.evaluate(self.measured), self.splits.name
+            self._write({"step": training.step, "epoch": training.epoch, "split": split, "eval": scores}, logger)
+            if split == "validation" and scores["nll"] < self.best:
                 self.best = scores["nll"]
                 with self.mine.together():
                     if self.mine.writes:
@@ -274,15 +281,6 @@ class _Loop:
     def _say(self, words: str) -> None:
         if self.mine.writes:
             print(words, file=sys.stderr, flush=True)
-
-
-def _examples(run: Run, mine: Processes, root: Path | None) -> tuple[Any, Any]:
-    """Training and test examples; process 0 comes first, so that it alone downloads."""
-    pair = None
-    with mine.together():
-        if mine.writes:
-            pair = build_examples(run, "train", root), build_examples(run, "test", root)
-    return pair or (build_examples(run, "train", root), build_examples(run, "test", root))
 
 
 def _card(run: Run) -> str:

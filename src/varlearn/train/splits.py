@@ -1,0 +1,44 @@
+"""The examples that a run learns from, and those that it is measured on meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from varlearn.data.examples import Examples
+from varlearn.train.build import build_examples, build_training
+from varlearn.train.config import Run
+from varlearn.train.processes import Processes
+
+
+class Splits(NamedTuple):
+    """What training needs of a data set."""
+
+    train: Examples
+    """To learn from."""
+    measured: Examples
+    """To measure on while training."""
+    name: Literal["validation", "test"]
+    """The split that `measured` is. Test examples are measured, and nothing is chosen by them."""
+
+
+def build_splits(run: Run, mine: Processes, root: Path | None = None) -> Splits:
+    """The splits of a run; process 0 comes first, so that it alone downloads.
+
+    >>> import torch
+    >>> from varlearn.train.config import Data
+    >>> alone = Processes(0, 1, torch.device("cpu"))
+    >>> [build_splits(Run(data=Data("digits", validation=share)), alone).name for share in (0, 0.1)]
+    ['test', 'validation']
+    """
+    splits = None
+    with mine.together():
+        if mine.writes:
+            splits = _splits(run, root)
+    return splits or _splits(run, root)
+
+
+def _splits(run: Run, root: Path | None) -> Splits:
+    train, validation = build_training(run, root)
+    test = build_examples(run, "test", root)  # always: missing test data should stop a run before it is trained
+    return Splits(train, test, "test") if validation is None else Splits(train, validation, "validation")
