@@ -144,12 +144,18 @@ class VariationalOptimizer(SamplingBlocks):
                 if average is not None:
                     self._take_step(average)
             finally:
-                self._show_mean()
-                if average is not None:
-                    self._drop_samples()
+                try:
+                    self._end_step(average)
+                except BaseException:  # an interrupt; ending twice is ending once
+                    self._end_step(average)
+                    raise
             return loss
         finally:
-            self._lock.leave(holder)
+            try:
+                self._lock.leave(holder)
+            except BaseException:
+                self._lock.leave(holder)
+                raise
 
     def _take_step(self, average: SampleAverage) -> None:
         self._guard.clear()
@@ -165,12 +171,17 @@ class VariationalOptimizer(SamplingBlocks):
         """Multiplies the gradient that the curvature is estimated from; above 1 where the user has clipped it."""
         return 1.0
 
-    def _show_mean(self) -> None:
-        """Close the sample of `train()` or of a closure. After a step this writes nothing: the mean is there."""
+    def _end_step(self, average: SampleAverage | None) -> None:
+        """Close the sample of `train()` or of a closure, and forget samples that were used.
+
+        After a step nothing is written: the mean is there.
+        """
         self.eval()
         if self._last is not None:
             self._weights.take_out(self._last)
             self._last = None
+        if average is not None:
+            self._drop_samples()
 
     def _run(self, closure: Callable[[], Any]) -> Any:
         if self._mode is not None:
