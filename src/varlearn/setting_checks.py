@@ -90,5 +90,5 @@ def _wrong_type(name: str, value: Any, hint: Any) -> ValueError:
         near = get_close_matches(str(value), known, n=1)
         cure = f"did you mean {near[0]!r}?" if near else f"the first is usual: {known[0]!r}"
         return ValueError(f"{name}={value!r} must be one of {', '.join(known)}; {cure}")
-    wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint)
+    wanted = getattr(hint, "__name__", None) if isinstance(hint, type) and get_origin(hint) is None else str(hint)
     return ValueError(f"{name}={value!r} must be of type {wanted}, not {type(value).__name__}; convert it")
