@@ -17,6 +17,7 @@ from varlearn import DiagGaussian, VAdamW, posterior
 from varlearn.cli import main
 from varlearn.methods import Facts, Optim, settings_for
 from varlearn.methods.vadamw import VAdamWMethod, VAdamWSettings
+from varlearn.optim.prior_widths import parameter_groups
 from varlearn.train import Run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def test_settings_and_facts_reach_the_optimizer() -> None:
 def test_the_defaults_are_adamw_s_with_lambda_annealed() -> None:
     (group,) = VAdamWMethod(VAdamWSettings()).optimizer(nn.Linear(1, 1), FACTS).param_groups
     assert (group["lr"], group["betas"], group["weight_decay"]) == (3e-3, (0.9, 0.999), 0.01)
-    assert (group["ess"], group["anneal"]) == (1000.0, True)
+    assert (group["ess"], group["anneal"], group["steps"]) == (10_000.0, True, 3)
     assert Run(optim=VAdamWSettings()).optim == settings_for(VAdamWSettings())
     assert isinstance(settings_for(Optim("vadamw", lr=0.1)), VAdamWSettings)
 
@@ -46,9 +47,12 @@ def test_the_defaults_are_adamw_s_with_lambda_annealed() -> None:
 def test_embeddings_have_their_own_width_and_vectors_do_not_decay_where_matrices_alone_do(matrices_only: bool) -> None:
     net = nn.Sequential(nn.Embedding(5, 3), *[nn.Linear(3, 3) for _ in range(4)])
     groups = VAdamWMethod(VAdamWSettings(matrices_only=matrices_only)).optimizer(net, FACTS).param_groups
-    found = [(len(group["params"]), group["prior_width"], group["weight_decay"]) for group in groups]
-    layers = [(4, 0.5, 0.01), (4, 0.5, 0.0)] if matrices_only else [(8, 0.5, 0.01)]
-    assert found == [(1, 1.0, 0.01), *layers]
+    found = [(len(group["params"]), group["weight_decay"]) for group in groups]
+    assert found == [(1, 0.01), *([(4, 0.01), (4, 0.0)] if matrices_only else [(8, 0.01)])]
+    passes = FACTS.steps * FACTS.batch_size / FACTS.n
+    widths = [group["prior_width"] for group in parameter_groups(net, passes)]
+    assert [group["prior_width"] for group in groups] == [widths[0], *[widths[1]] * (len(groups) - 1)]
+    assert widths[0] > widths[1]
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, float("nan"), "wide"])

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VAdamWSettings(Optim):
-    """Settings of variational AdamW. `ess` is lambda; None anneals it from 100 n to n over the first ten passes.
+    """Settings of variational AdamW. `ess` is lambda; None anneals it from 1,000 n to n over the run.
 
     Attributes:
         lr: peak learning rate; AdamW's. It needs a schedule that ends near 0.
         weight_decay: decoupled decay of the mean. It is not the prior.
         beta2: average of squared gradients, which the variance is made of.
-        prior_width: width of the prior relative to the weights; None for min(1, 2 / number of weight matrices), and 1
-            for embeddings.
+        prior_width: width of the prior relative to the weights; None for one that falls with the number of weight
+            matrices, see `varlearn.optim.prior_widths`.
     """
 
     RULES: ClassVar[dict[str, Rule]] = Optim.RULES | {
@@ -46,7 +46,7 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
     >>> facts = Facts(n=100, batch_size=10, steps=50, task="classification")
     >>> group = VAdamWMethod(VAdamWSettings()).optimizer(nn.Linear(1, 1), facts).param_groups[0]
     >>> group["n"], group["batch_size"], group["ess"]
-    (100, 10, 10000.0)
+    (100, 10, 100000.0)
     """
 
     name = "vadamw"
@@ -60,10 +60,11 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
 
         settings = self.settings
         return VAdamW(
-            _parameter_groups(model, settings),
+            _parameter_groups(model, settings, facts),
             lr=settings.lr,
             n=facts.n,
             batch_size=facts.batch_size,
+            steps=facts.steps,
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
             ess=settings.ess,
@@ -73,12 +74,12 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
         )
 
 
-def _parameter_groups(model: nn.Module, settings: VAdamWSettings) -> list[dict[str, Any]]:
+def _parameter_groups(model: nn.Module, settings: VAdamWSettings, facts: Facts) -> list[dict[str, Any]]:
     """Groups of equal prior width, with the weight decay of their parameters."""
     from varlearn.optim.prior_widths import parameter_groups
 
     groups: list[dict[str, Any]] = []
-    for group in parameter_groups(model):
+    for group in parameter_groups(model, facts.steps * facts.batch_size / facts.n):
         width = group["prior_width"] if settings.prior_width is None else settings.prior_width
         decaying = [named for named in group["params"] if named[1].dim() >= 2 or not settings.matrices_only]
         others = [named for named in group["params"] if named[1].dim() < 2 and settings.matrices_only]

@@ -33,7 +33,7 @@ class Saturation:
 
     def recover(self, members: Sequence[Member]) -> None:
         """After a step of these parameters: start their saturated entries anew, and warn of the first ones."""
-        due = [member for member in members if member.state["step"] % EVERY == 0 and "hess_init" in member.group]
+        due = [member for member in members if member.state["step"] % EVERY == 0 and _is_of_ivon(member)]
         found = sum([_restart(member) for member in due])
         if found and not self.restarted:
             _log.warning(
@@ -42,6 +42,11 @@ class Saturation:
                 found,
             )
         self.restarted += found
+
+
+def _is_of_ivon(member: Member) -> bool:
+    """Whether the parameter has what line 5 may overflow: other rules have other state."""
+    return "momentum" in member.state and "hess" in member.state and "betas" in member.group
 
 
 def _restart(member: Member) -> int:
