@@ -22,7 +22,7 @@ from varlearn.core.shards import PLAIN
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import scalars
 from varlearn.optim.engine.native.rule_kernels import RULES, changed, is_readable
-from varlearn.optim.engine.plan import Fold, Member, Noise, Noises, Row, StepSettings
+from varlearn.optim.engine.plan import Fold, Member, Noises, Row, StepSettings
 
 _FLOAT32, _STRIDED = torch.float32, torch.strided
 _DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS = 8, 11, 8  # of `Draw` in kernel.c, and of a step and a fold of a rule
@@ -79,7 +79,7 @@ class NativePlan:
         self._kept = [0 if place is None else first + 4 * place for place in self._copy_places]  # addresses
         self._keys = {id(each.group): ctypes.c_uint64() for each in members}
         self._scales = (scalars.Scale * len(self.members))()
-        self._drawn: dict[int, Noise] = {}  # id of a group -> noise whose scale its members have
+        self._drawn: list[tuple[float, ...] | None] = [None] * len(self.members)  # what each scale was made of
         self._draw_words = self._draw_table()
         self._step_words = self._step_table()
 
@@ -157,10 +157,10 @@ class NativePlan:
     def _set_scales(self, noises: Noises) -> None:
         """Write the scale of sigma of each parameter, where it is not that of the last draw."""
         for k, (param, _, group, _) in enumerate(self.members):
-            which = id(param) if id(param) in noises else id(group)
-            if (known := self._drawn.get(which)) is None or known[1:] != noises[which][1:]:
-                self._scales[k] = scalars.of_draw(noises[which])
-        self._drawn = dict(noises)
+            noise = noises[id(param) if id(param) in noises else id(group)]
+            if self._drawn[k] != noise[1:]:
+                self._scales[k] = scalars.of_draw(noise)
+                self._drawn[k] = noise[1:]
 
     def restore(self) -> None:
         """Put the means back, in one call."""
