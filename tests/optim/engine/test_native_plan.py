@@ -69,6 +69,16 @@ def test_lean_and_kept_parameters_and_groups_go_together() -> None:
         torch.testing.assert_close(new, old, rtol=1e-6 * (k % 2), atol=1e-6 * (k % 2))
 
 
+def test_a_parameter_may_have_a_scale_of_its_own_for_a_while() -> None:
+    each = member(torch.zeros(5000))
+    plan, wide, narrow = native_plan([each]), Noise(5, 1.0, 0.5), Noise(5, 1e4, 0.5)
+    for noises in ({id(each.group): wide}, {id(each.group): wide, id(each.param): narrow}, {id(each.group): wide}):
+        plan.draw(noises)
+        expected = 0.01 if len(noises) == 2 else 1.0
+        assert float(each.param.std()) == pytest.approx(expected, rel=0.05)
+        plan.restore()
+
+
 @pytest.mark.parametrize("memory", ["fast", "lean"])
 @pytest.mark.parametrize("delay", [0.0005, 0.002, 0.005, 0.02])
 def test_an_interrupt_finds_all_or_nothing(delay: float, memory: str) -> None:
