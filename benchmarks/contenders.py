@@ -10,7 +10,7 @@ import torch
 from torch.nn import Parameter
 
 import varlearn
-from varlearn.optim.engine.native import native
+from varlearn.optim.engine.native import native_engine
 
 REFERENCE = "AdamW fused"
 FOREACH_REFERENCE = "AdamW foreach"
@@ -110,7 +110,7 @@ def left_out() -> dict[str, str]:
     reasons: dict[str, str] = {}
     if importlib.util.find_spec("ivon") is None:
         reasons["ivon-opt"] = "ivon-opt is not installed; `make setup` installs it"
-    if not native.available():
+    if not native_engine.available():
         # It would fall back to foreach, and the table would show that under another name.
         for contender in ALL:
             if contender.name.startswith(("varlearn fused", "VAdamW")):

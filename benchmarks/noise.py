@@ -13,7 +13,7 @@ from benchmarks.timing import QUICK, Budget, take_turns
 from varlearn.core.noise import derive_key, normal_
 from varlearn.core.update import RULE
 from varlearn.optim.engine import foreach
-from varlearn.optim.engine.native import native
+from varlearn.optim.engine.native import native_engine
 from varlearn.optim.engine.plan import Member, Noise, Plan
 
 _TORCH = "torch normal_"
@@ -40,8 +40,8 @@ def _case(count: int, budget: Budget) -> list[Figure]:
         "core.noise normal_": partial(normal_, out, noise.key),
         "sample, foreach engine": partial(sample, foreach.plan([member], RULE)),
     }
-    if native.available():
-        turns["sample, native engine"] = partial(sample, native.plan([member], RULE))
+    if native_engine.available():
+        turns["sample, native engine"] = partial(sample, native_engine.plan([member], RULE))
     timings = take_turns(turns, budget)
     return [
         {

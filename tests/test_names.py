@@ -13,14 +13,12 @@ LONGEST = {"src": 300, "tests": 400}
 # Paths of version 0.1 that forward to their new place for one version; see varlearn.files.moved.
 FORWARDING = {Path("posterior/io.py"), Path("posterior/sealed.py"), Path("predict/io.py"), Path("train/errors.py")}
 
-REBUILDING = "optim"  # its modules and tests are being cut anew; then this line goes
-
 
 def test_no_module_or_folder_has_the_name_of_another() -> None:
     """But: a method's row, methods/ivon.py, has the name of its optimizer, optim/ivon.py, and of its rule in core."""
     places = defaultdict[str, list[str]](list)
     for module in MODULES:
-        if module not in FORWARDING and module.parts[0] != REBUILDING:
+        if module not in FORWARDING:
             places[module.stem].append(str(module))
     for folder in PACKAGE.rglob("*"):
         if folder.is_dir() and folder.name != "__pycache__":
@@ -45,7 +43,6 @@ def test_no_file_is_too_long_for_one_reading(folder: str) -> None:
     lengths = Counter({
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
         for path in (ROOT / folder).rglob("*.py")
-        if REBUILDING not in path.parts
     })  # fmt: skip
     long = {name: lines for name, lines in lengths.items() if lines > LONGEST[folder]}
     assert not long, f"split these at a seam between two purposes: {long}"

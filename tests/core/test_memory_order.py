@@ -29,7 +29,8 @@ def tensors(draw: st.DrawFn) -> Tensor:
         tensor = tensor.unsqueeze(draw(st.integers(0, tensor.dim())))
     if 1 in tensor.shape and draw(st.booleans()):  # a stride that means nothing
         strides = [
-            draw(st.integers(1, 50)) if size == 1 else stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+            draw(st.integers(1, 50)) if size == 1 else stride
+            for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
         ]
         tensor = tensor.as_strided(tensor.shape, strides)
     return tensor

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch.optim import Optimizer
 
 from varlearn.core.rule import Rule
-from varlearn.optim import loading
+from varlearn.optim import state_loading
 from varlearn.optim.sampling.sampled_weights import SampledWeights
 
 
@@ -49,7 +49,7 @@ class SavedState(Optimizer):
         loaded: dict[str, Any] = {}
 
         def prepare(optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
-            loaded.update(loading.prepare(self, given, self.rule))
+            loaded.update(state_loading.prepare(self, given, self.rule))
             return loaded
 
         handle = self.register_load_state_dict_pre_hook(prepare)
@@ -78,4 +78,4 @@ class SavedState(Optimizer):
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         if self._loading is not None:
-            loading.undo_cast(self, self._loading, self.rule)
+            state_loading.undo_cast(self, self._loading, self.rule)

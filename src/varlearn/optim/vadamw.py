@@ -13,7 +13,7 @@ from varlearn.optim import hyper
 from varlearn.optim.annealing import Schedule, annealed_over_run
 from varlearn.optim.engine.plan import Member, Noises
 from varlearn.optim.prior_widths import measure, parameter_groups, passes_of, suggested_lr
-from varlearn.optim.ranks import agreement
+from varlearn.optim.ranks import rank_agreement
 from varlearn.optim.sampling.clip_watch import ClipWatch
 from varlearn.optim.sampling.sample_average import SampleAverage
 from varlearn.optim.vadamw_diagnostics import VAdamWDiagnostics, diagnose
@@ -218,7 +218,7 @@ class VAdamW(VariationalOptimizer):
     def _noises(self, members: Sequence[Member], train: bool) -> Noises:
         noises = dict(super()._noises(members, train))
         measure(members)
-        if members is not self._watched and agreement.world_size() == 1:
+        if members is not self._watched and rank_agreement.world_size() == 1:
             self._clipping.watch([member.param for member in members])
             self._watched = members
         for param, state, group, _ in members:
@@ -273,7 +273,7 @@ class VAdamW(VariationalOptimizer):
 
         Averaging over ranks after backward is no clipping, and cannot be told from it; nor can GradScaler's unscaling.
         """
-        return agreement.world_size() == 1 and not hasattr(self, "found_inf")
+        return rank_agreement.world_size() == 1 and not hasattr(self, "found_inf")
 
     def _unclip_factor(self) -> float:
         factor = self._clipping.factor()

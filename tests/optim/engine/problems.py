@@ -16,7 +16,7 @@ from varlearn.core.dtypes import state_dtype
 from varlearn.core.noise import derive_key
 from varlearn.core.update import RULE, Hyper
 from varlearn.optim.engine import choice
-from varlearn.optim.engine.native import build
+from varlearn.optim.engine.native import compilation
 from varlearn.optim.engine.plan import Member, Noise, Plan, StepSettings
 
 # A block of the kernel is 32, 64 or 128 elements, a chunk 4096, and a second thread is used from 16384 on.
@@ -30,8 +30,8 @@ WISHES: dict[str, dict[str, bool | None]] = {
 
 def has_compiler() -> bool:
     try:
-        return bool(build.find_compiler())
-    except build.BuildError:
+        return bool(compilation.find_compiler())
+    except compilation.BuildError:
         return False
 
 

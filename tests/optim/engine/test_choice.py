@@ -7,7 +7,7 @@ from torch import Tensor
 from tests.optim.engine.problems import has_compiler, member, new_group
 from varlearn.core.update import RULE
 from varlearn.optim.engine import choice
-from varlearn.optim.engine.native import native
+from varlearn.optim.engine.native import native_engine
 
 NATIVE = "native" if has_compiler() else "foreach"
 PLAIN, DOUBLE, GAPS = torch.zeros(4, 6), torch.zeros(4, 6, dtype=torch.float64), torch.zeros(4, 6)[:, ::2]
@@ -38,7 +38,7 @@ def test_each_row_of_the_table(wants: tuple[bool | None, bool | None], param: Te
 
 
 def test_where_c_cannot_be_compiled_it_is_foreach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "load_or_warn", lambda: False)
+    monkeypatch.setattr(native_engine, "load_or_warn", lambda: False)
     assert choice.choose(member(PLAIN), RULE) == "foreach"
     assert choice.choose(member(PLAIN, group=new_group(fused=True)), RULE) == "foreach"
 
@@ -47,7 +47,7 @@ def test_nothing_is_compiled_for_parameters_that_do_not_ask_for_it(monkeypatch: 
     def refuse() -> bool:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr(native, "load_or_warn", refuse)
+    monkeypatch.setattr(native_engine, "load_or_warn", refuse)
     choice.choose(member(DOUBLE), RULE)
     for wants in ({"foreach": False}, {"foreach": True}, {"fused": False}):
         choice.choose(member(PLAIN, group=new_group(**wants)), RULE)

@@ -15,7 +15,7 @@ from tests.optim.engine.problems import hyper, member, needs_compiler, new_group
 from varlearn import IVON
 from varlearn.core.noise import derive_key
 from varlearn.core.update import RULE
-from varlearn.optim.engine.native import native
+from varlearn.optim.engine.native import native_engine
 from varlearn.optim.engine.native.native_plan import NativePlan
 from varlearn.optim.engine.plan import Fold, Member, Noise, StepSettings
 
@@ -292,11 +292,11 @@ def with_state(param: Tensor, **tensors: Tensor) -> Member:
     ],
 )
 def test_only_plain_dense_float32_on_the_cpu_is_taken(each: Member, is_supported: bool) -> None:
-    assert native.supports(each, RULE) is is_supported
+    assert native_engine.supports(each, RULE) is is_supported
 
 
 def test_another_rule_is_not_taken() -> None:
-    assert not native.supports(member(torch.zeros(3)), RULE._replace(name="mine"))
+    assert not native_engine.supports(member(torch.zeros(3)), RULE._replace(name="mine"))
 
 
 def swap(tensor: Tensor, data: Tensor) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.optim.engine.problems import needs_compiler
-from varlearn.optim.engine.native import build
+from varlearn.optim.engine.native import compilation
 
 pytestmark = needs_compiler
 
@@ -33,7 +33,7 @@ print("same")
 
 @pytest.mark.parametrize("width", NARROWER)
 def test_narrower_vectors_compute_the_same(width: str, tmp_path: Path) -> None:
-    compiler = [*build.find_compiler(), *NARROWER[width]]
+    compiler = [*compilation.find_compiler(), *NARROWER[width]]
     empty = tmp_path / "empty.c"
     empty.write_text("int nothing;\n", encoding="utf-8")
     known = subprocess.run([*compiler, "-c", str(empty), "-o", str(tmp_path / "empty.o")], capture_output=True)

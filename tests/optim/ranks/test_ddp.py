@@ -10,7 +10,7 @@ import torch
 from tests.optim.ranks import ddp_cases
 from tests.optim.ranks.world import World, run
 from tests.reference.algorithm1 import Algorithm1, Settings
-from varlearn.optim.ranks import agreement
+from varlearn.optim.ranks import rank_agreement
 
 Ranks = list[dict[str, Any]]
 
@@ -135,4 +135,4 @@ def test_a_rank_that_is_left_alone_gets_an_error_after_the_time_out(worlds: list
 
 
 def test_without_a_process_group_there_is_one_rank() -> None:
-    assert (agreement.world_size(), agreement.rank()) == (1, 0)
+    assert (rank_agreement.world_size(), rank_agreement.rank()) == (1, 0)

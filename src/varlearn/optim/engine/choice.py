@@ -17,10 +17,10 @@ from typing import Any
 
 from varlearn.core.rule import Rule
 from varlearn.optim.engine import foreach, loop
-from varlearn.optim.engine.native import native
+from varlearn.optim.engine.native import native_engine
 from varlearn.optim.engine.plan import Member, Plan
 
-ENGINES = {"loop": loop.plan, "foreach": foreach.plan, "native": native.plan}
+ENGINES = {"loop": loop.plan, "foreach": foreach.plan, "native": native_engine.plan}
 
 
 def choose(member: Member, rule: Rule) -> str:
@@ -29,7 +29,7 @@ def choose(member: Member, rule: Rule) -> str:
     if group["foreach"] is False and not group["fused"]:
         return "loop"
     wants_native = group["fused"] or (group["fused"] is None and group["foreach"] is None)
-    if wants_native and native.supports(member, rule) and native.load_or_warn():
+    if wants_native and native_engine.supports(member, rule) and native_engine.load_or_warn():
         return "native"
     return "foreach" if foreach.supports(member, rule) else "loop"
 

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from varlearn.core.dtypes import state_dtype
 from varlearn.optim.engine.plan import Fold, Member
-from varlearn.optim.ranks.agreement import Place, Report, exchange, refuse_different, world_size
+from varlearn.optim.ranks.rank_agreement import Place, Report, exchange, refuse_different, world_size
 from varlearn.optim.sampling.members import Members
 from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage, dense_grad

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from varlearn.core.shards import is_sharded
-from varlearn.optim.ranks import agreement, ddp
+from varlearn.optim.ranks import ddp, rank_agreement
 from varlearn.optim.state import OPTIONAL
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ class Shadow:
         if optimizer._is_distributed():
             products = optimizer._sample(train=True).products
             assert isinstance(products, ddp.LocalProducts)
-            agreement.exchange(agreement.Report(), products.flat.device)
+            rank_agreement.exchange(rank_agreement.Report(), products.flat.device)
             products.reduce(1.0)
-        elif agreement.world_size() > 1:
-            agreement.exchange(agreement.Report(), optimizer.join_device)
+        elif rank_agreement.world_size() > 1:
+            rank_agreement.exchange(rank_agreement.Report(), optimizer.join_device)
 
     @torch.no_grad()
     def post_hook(self, is_last_joiner: bool) -> None:
@@ -40,7 +40,7 @@ class Shadow:
         optimizer = self._optimizer
         members = optimizer._sample(train=True).members
         states, device = [member.state for member in members], members[0].param.device
-        source = torch.tensor(agreement.rank() if is_last_joiner else -1, device=device)
+        source = torch.tensor(rank_agreement.rank() if is_last_joiner else -1, device=device)
         dist.all_reduce(source, dist.ReduceOp.MAX)
         groups = optimizer.param_groups
         counts = [state["step"] for state in states] + [group["draws"] for group in groups]

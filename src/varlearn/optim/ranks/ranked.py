@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from varlearn.core.shards import PLAIN, is_sharded
-from varlearn.optim.ranks import agreement, ddp, fsdp
-from varlearn.optim.ranks.agreement import Place
+from varlearn.optim.ranks import ddp, fsdp, rank_agreement
 from varlearn.optim.ranks.join import UnevenInputs
+from varlearn.optim.ranks.rank_agreement import Place
 from varlearn.optim.sampling.members import Members
 from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage
@@ -32,10 +32,10 @@ class Ranked(UnevenInputs):
 
     def _replica(self, group: dict[str, Any]) -> int | None:
         """Which noise this rank draws for a group; None where all ranks draw the same."""
-        if agreement.world_size() == 1 or group["noise"] == "shared":
+        if rank_agreement.world_size() == 1 or group["noise"] == "shared":
             return None
         # Sharded parameters make one model of the ranks, with one sample.
-        return None if self._has_shards() else agreement.rank()
+        return None if self._has_shards() else rank_agreement.rank()
 
     def _has_shards(self) -> bool:
         params = [param for group in self.param_groups for param in group["params"] if type(param) not in PLAIN]
@@ -43,8 +43,8 @@ class Ranked(UnevenInputs):
 
     def _agree(self) -> None:
         """Before the first sample: all ranks take rank 0's seed. Then any rank's checkpoint serves all ranks."""
-        if not self._has_agreed and agreement.world_size() > 1:
-            agreement.agree_on_seeds(self.defaults, self.param_groups, self._exchange_device())
+        if not self._has_agreed and rank_agreement.world_size() > 1:
+            rank_agreement.agree_on_seeds(self.defaults, self.param_groups, self._exchange_device())
             self._has_agreed = True
 
     def _exchange_device(self) -> torch.device:
@@ -55,13 +55,13 @@ class Ranked(UnevenInputs):
         states = (self.state.get(param) for group in self.param_groups for param in group["params"])
         step = next((int(state["step"]) for state in states if state and "step" in state), 0)
         shared = (group for group in self.param_groups if self._replica(group) is None)
-        return Place(self.param_groups[0]["draws"], step, agreement.seeds_of(shared))
+        return Place(self.param_groups[0]["draws"], step, rank_agreement.seeds_of(shared))
 
     def _new_average(self) -> SampleAverage:
         self._agree()
         if self._is_distributed():
             return ddp.RankAverage(self._members, self._place(), self._divide_by_all)
-        if agreement.world_size() > 1 and not self._has_shards():
+        if rank_agreement.world_size() > 1 and not self._has_shards():
             return ddp.SharedAverage(self._members, self._place(), self._exchange_device())
         return SampleAverage(self._members)
 

@@ -15,7 +15,7 @@ from varlearn.core import update
 from varlearn.core.noise import derive_key, normal_
 from varlearn.core.rule import Rule
 from varlearn.optim.engine import loop
-from varlearn.optim.engine.native import build
+from varlearn.optim.engine.native import compilation
 from varlearn.optim.engine.native.native_plan import NativePlan, supports
 from varlearn.optim.engine.plan import Member, Noise, Plan, StepSettings
 
@@ -31,23 +31,23 @@ def load() -> ctypes.CDLL:
     """The compiled kernels, made on first use.
 
     Raises:
-        build.BuildError: there is no C compiler, it fails, or the result does not agree with the reference.
+        compilation.BuildError: there is no C compiler, it fails, or the result does not agree with the reference.
     """
     kernels = _attempt()
-    if isinstance(kernels, build.BuildError):
+    if isinstance(kernels, compilation.BuildError):
         raise kernels
     return kernels
 
 
 def available() -> bool:
     """Whether this machine has the native engine; compiles it if need be."""
-    return not isinstance(_attempt(), build.BuildError)
+    return not isinstance(_attempt(), compilation.BuildError)
 
 
 def load_or_warn() -> bool:
     """`available`, with one warning in the life of the process if it is not."""
     problem = _attempt()
-    if isinstance(problem, build.BuildError):
+    if isinstance(problem, compilation.BuildError):
         _warn(str(problem))
         return False
     return True
@@ -63,16 +63,16 @@ def _warn(problem: str) -> None:
 
 
 @functools.cache
-def _attempt() -> ctypes.CDLL | build.BuildError:
+def _attempt() -> ctypes.CDLL | compilation.BuildError:
     try:
-        kernels = build.load(Path(__file__).with_name("kernel.c"))
-    except build.BuildError as error:
+        kernels = compilation.load(Path(__file__).with_name("kernel.c"))
+    except compilation.BuildError as error:
         return error
     for name in ("draw", "restore", "check", "ivon_step", "ivon_fold", "vadamw_step"):
         kernel = getattr(kernels, f"varlearn_{name}")
         kernel.restype = None
         kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
-    return kernels if _agrees(kernels) else build.BuildError("the compiled code is wrong on a small example")
+    return kernels if _agrees(kernels) else compilation.BuildError("the compiled code is wrong on a small example")
 
 
 def _agrees(kernels: ctypes.CDLL) -> bool:
