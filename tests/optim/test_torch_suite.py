@@ -12,138 +12,28 @@ them (`TestOptimRenewed`). The tests here check the same properties under the sa
 | multi-GPU, large tensors, peak memory on CUDA | they need CUDA devices |
 """
 
-import copy
-import io
-import warnings
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from tests.optim.torch_suite import (
+    BASE,
+    BASES,
+    ENGINES,
+    INFOS,
+    Optimizer,
+    Problem,
+    assert_equal,
+    assert_unmoved,
+    common,
+    each_configuration,
+    inputs,
+    make,
+)
 from varlearn import IVON
-from varlearn.optim.vadamw import VAdamW
-
-common = pytest.importorskip("torch.testing._internal.common_optimizers")
-# The import forbids to set flags such as torch.backends.cudnn.benchmark, which other tests of this process do.
-setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
-
-Optimizer = IVON | VAdamW
-
-BASE: dict[str, Any] = {"lr": 0.1, "ess": 1000.0, "betas": (0.9, 0.99), "seed": 0}
-BASES: dict[type[Optimizer], dict[str, Any]] = {
-    IVON: BASE,
-    VAdamW: {"lr": 0.1, "n": 1000, "batch_size": 10, "betas": (0.9, 0.99), "seed": 0},
-}
-
-
-def inputs(cls: type[Optimizer]) -> list[Any]:
-    """Settings of a registered optimizer, without the flags that choose an engine."""
-    settings: dict[str, dict[str, Any]] = {
-        "default": {},
-        "non-default lr": {"lr": 0.01},
-        "tensor lr": {"lr": torch.tensor(0.1)},
-        "weight decay": {"weight_decay": 0.01},
-        "clipped": {"max_grad_norm": 10.0},
-        "lean": {"memory": "lean"},
-        "two samples": {"mc_samples": 2},
-        "maximize": {"maximize": True},
-    }
-    if cls is IVON:
-        settings |= {"squared gradient": {"hess_approx": "squared_gradient"}, "clip radius": {"clip_radius": 0.1}}
-    base = BASES[cls]
-    return [common.OptimizerInput(params=None, kwargs=base | kwargs, desc=desc) for desc, kwargs in settings.items()]
-
-
-INFOS = [
-    common.OptimizerInfo(
-        cls,
-        optim_inputs_func=lambda device, dtype=None, cls=cls: inputs(cls),
-        supported_impls=("foreach", "fused"),
-        supports_sparse=True,
-        supports_complex=False,
-        step_requires_closure=True,
-        supports_fused_on=("cpu",),
-    )
-    for cls in BASES
-]
-ENGINES: dict[str, dict[str, Any]] = {
-    "loop": {"foreach": False, "fused": False},
-    "foreach": {"foreach": True},
-    "fused": {"fused": True},
-}
-CONFIGURATIONS = [
-    pytest.param(each.kwargs | flags | {"optimizer": info.optim_cls}, id=f"{info.name}-{each.desc}-{engine}")
-    for info in INFOS
-    for each in info.optim_inputs_func("cpu")
-    for engine, flags in ENGINES.items()
-]
-each_configuration = pytest.mark.parametrize("kwargs", CONFIGURATIONS)
-
-
-def make(params: Any, optimizer: type[Optimizer] = IVON, **kwargs: Any) -> Optimizer:
-    # A tensor lr is one object in the table; a scheduler would change it for the later tests.
-    return optimizer(params, **copy.deepcopy(kwargs))
-
-
-class Problem:
-    """Least squares on a weight and a bias."""
-
-    def __init__(self, kwargs: dict[str, Any], groups: Callable[[Tensor, Tensor], Any] | None = None) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.weight = nn.Parameter(torch.randn(10, 5, generator=generator))
-        self.bias = nn.Parameter(torch.randn(10, generator=generator))
-        self.input = torch.randn(5, generator=generator)
-        self.kwargs = kwargs
-        self.opt = make([self.weight, self.bias] if groups is None else groups(self.weight, self.bias), **kwargs)
-
-    def closure(self) -> Tensor:
-        self.opt.zero_grad()
-        loss = (self.weight.mv(self.input) + self.bias).square().sum()
-        loss.backward()
-        return loss
-
-    def steps(self, count: int = 5) -> None:
-        for _ in range(count):
-            self.opt.step(self.closure)
-
-    def value(self) -> float:
-        return float((self.weight.mv(self.input) + self.bias).square().sum().detach())
-
-    def copied(self) -> "Problem":
-        """Another problem at the same weights, with a fresh optimizer."""
-        other = Problem(self.kwargs)
-        with torch.no_grad():
-            other.weight.copy_(self.weight)
-            other.bias.copy_(self.bias)
-        return other
-
-
-def assert_equal(one: Any, other: Any) -> None:
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key in one:
-            assert_equal(one[key], other[key])
-    elif isinstance(one, (list, tuple)):
-        assert len(one) == len(other)
-        for ours, theirs in zip(one, other, strict=True):
-            assert_equal(ours, theirs)
-    elif isinstance(one, Tensor):
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other)
-    else:
-        assert one == other
-
-
-def assert_unmoved(param: Tensor, before: Tensor, kwargs: dict[str, Any]) -> None:
-    """With memory="lean" the mean comes back up to rounding."""
-    tolerance = 1e-6 if kwargs.get("memory") == "lean" else 0.0
-    torch.testing.assert_close(param.detach(), before, rtol=tolerance, atol=tolerance)
 
 
 def test_optim_infos_do_not_specify_global_cliquey_kwargs() -> None:
@@ -281,95 +171,6 @@ def test_optimizer_can_be_printed(kwargs: dict[str, Any]) -> None:
     assert repr(Problem(kwargs).opt).startswith(f"{kwargs['optimizer'].__name__} (")
 
 
-@each_configuration
-def test_state_dict_deterministic(kwargs: dict[str, Any]) -> None:
-    problem = Problem(kwargs)
-    problem.steps()
-    other = problem.copied()
-    saved = problem.opt.state_dict()
-    given = copy.deepcopy(saved)
-    other.opt.load_state_dict(given)
-    assert_equal(saved, given)  # loading has not changed what it was given
-    problem.steps()
-    other.steps()
-    assert torch.equal(problem.weight, other.weight)
-    assert_equal(problem.opt.state_dict(), other.opt.state_dict())
-
-
-@each_configuration
-def test_can_load_older_state_dict(kwargs: dict[str, Any]) -> None:
-    problem = Problem(kwargs)
-    for key in ("maximize", "foreach", "fused", "memory", "nonfinite", "noise"):
-        problem.steps(1)
-        saved = problem.opt.state_dict()
-        for group in saved["param_groups"]:
-            del group[key]
-        problem.opt.load_state_dict(saved)
-        assert key in problem.opt.param_groups[0]
-    problem.steps(1)
-
-
-@each_configuration
-def test_load_tensor_and_nontensor_step(kwargs: dict[str, Any]) -> None:
-    """Step counts of PyTorch's optimizers are tensors; both kinds load."""
-    problem, plain = Problem(kwargs), Problem(kwargs)
-    for each in (problem, plain):
-        each.steps()
-    saved = problem.opt.state_dict()
-    for state in saved["state"].values():
-        state["step"] = torch.tensor(float(state["step"]))
-    problem.opt.load_state_dict(saved)
-    problem.steps()
-    plain.steps()
-    assert torch.equal(problem.weight, plain.weight)
-
-
-@each_configuration
-def test_can_load_from_to_named_state_dict(kwargs: dict[str, Any]) -> None:
-    def groups(weight: Tensor, bias: Tensor) -> Any:
-        return [("weight", weight), ("bias", bias)]
-
-    for names in ((groups, None), (None, groups), (groups, groups)):
-        saved, loaded = (Problem(kwargs, each) for each in names)
-        saved.steps(2)
-        loaded.weight.data.copy_(saved.weight)
-        loaded.bias.data.copy_(saved.bias)
-        loaded.opt.load_state_dict(saved.opt.state_dict())
-        saved.steps(2)
-        loaded.steps(2)
-        assert torch.equal(saved.weight, loaded.weight)
-
-
-@each_configuration
-def test_save_load_equality_with_weights_only(kwargs: dict[str, Any]) -> None:
-    problem = Problem(kwargs)
-    problem.steps()
-    file = io.BytesIO()
-    torch.save(problem.opt.state_dict(), file)
-    file.seek(0)
-    assert_equal(torch.load(file, weights_only=True), problem.opt.state_dict())
-
-
-@each_configuration
-def test_deepcopy_optimizer_no_warning(kwargs: dict[str, Any]) -> None:
-    problem = Problem(kwargs)
-    problem.steps()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        copied = copy.deepcopy(problem.opt)
-    assert_equal(copied.state_dict(), problem.opt.state_dict())
-    public = [{name for name in vars(each) if not name.startswith("_")} for each in (problem.opt, copied)]
-    assert public[0] == public[1]
-    assert copied.defaults.keys() == problem.opt.defaults.keys()
-
-
-@each_configuration
-def test_non_empty_state(kwargs: dict[str, Any]) -> None:
-    problem = Problem(kwargs)
-    problem.steps(1)
-    assert all(problem.opt.state[param] for param in (problem.weight, problem.bias))
-
-
 def test_hooks() -> None:
     """Covers step_pre_hook, step_post_hook, step_all_hooks and the hooks of state_dict and load_state_dict."""
     problem = Problem(BASE)
@@ -419,47 +220,3 @@ def test_fused_does_not_step_if_foundinf() -> None:
 
 
 # Distributed checkpoints
-
-
-@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
-def test_a_checkpoint_is_loaded_three_times_into_the_same_optimizer(tmp_path: Path) -> None:
-    net = nn.Linear(3, 2)
-    opt = IVON(net.parameters(), **BASE)
-
-    def train() -> None:
-        with opt.sampled_params(train=True):
-            opt.zero_grad()
-            net(torch.ones(1, 3)).square().sum().backward()
-        opt.step()
-
-    train()
-    saved = get_optimizer_state_dict(net, opt)
-    dcp.save({"optimizer": saved}, checkpoint_id=tmp_path, no_dist=True)
-    groups = copy.deepcopy([{k: v for k, v in group.items() if k != "params"} for group in opt.param_groups])
-    before = {name: value.detach().clone() for name, value in net.named_parameters()}
-    for _ in range(3):
-        state = {"optimizer": get_optimizer_state_dict(net, opt)}
-        dcp.load(state, checkpoint_id=tmp_path, no_dist=True)
-        set_optimizer_state_dict(net, opt, state["optimizer"])
-        net.load_state_dict(before)
-        assert [{k: v for k, v in group.items() if k != "params"} for group in opt.param_groups] == groups
-        train()
-        after = net.weight.detach().clone()
-    net.load_state_dict(before)
-    state = {"optimizer": get_optimizer_state_dict(net, opt)}
-    dcp.load(state, checkpoint_id=tmp_path, no_dist=True)
-    set_optimizer_state_dict(net, opt, state["optimizer"])
-    train()
-    assert torch.equal(net.weight, after)
-
-
-def test_a_resumed_run_saves_the_same_keys_as_an_uninterrupted_one() -> None:
-    problem = Problem(BASE)
-    problem.steps()
-    resumed = problem.copied()
-    resumed.opt.load_state_dict(problem.opt.state_dict())
-    assert resumed.opt.state_dict()["param_groups"] == problem.opt.state_dict()["param_groups"]
-    old = problem.opt.state_dict()
-    old["param_groups"][0]["differentiable"] = False  # as earlier versions saved after a resume
-    resumed.opt.load_state_dict(old)
-    assert resumed.opt.state_dict()["param_groups"] == problem.opt.state_dict()["param_groups"]

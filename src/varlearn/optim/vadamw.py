@@ -175,7 +175,8 @@ class VAdamW(VariationalOptimizer):
         """
         sampler = getattr(loader, "batch_sampler", None)
         size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
-        found = {"n": _length(getattr(loader, "dataset", None)), "batch_size": size}
+        dataset = getattr(loader, "dataset", None)
+        found = {"n": len(dataset) if hasattr(dataset, "__len__") else None, "batch_size": size}
         settings = {name: value for name, value in found.items() if value is not None} | settings
         if epochs is not None:
             settings = {"steps": epochs * len(loader)} | settings
@@ -286,13 +287,6 @@ class VAdamW(VariationalOptimizer):
     def diagnostics(self) -> list[VAdamWDiagnostics]:
         """Statistics of B v, sigma and the prior, one entry per group."""
         return diagnose(self, self._members)
-
-
-def _length(dataset: Any) -> int | None:
-    try:
-        return len(dataset)
-    except TypeError:  # a stream
-        return None
 
 
 def _scale(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
