@@ -25,7 +25,7 @@ def build(name: str) -> tuple[nn.Module, torch.Tensor]:
     case = CASES[name]
     if name in TOO_LARGE:
         with torch.device("meta"):
-            width = case.build().token_embedding.weight.shape[1]
+            width = case.build().tokens.weight.shape[1]
         return models.GPT2(vocab=50, context=12, width=width, layers=2, heads=width // 64), case.inputs(2)
     return case.build(**case.small), case.inputs(2)
 

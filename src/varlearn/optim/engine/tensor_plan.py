@@ -75,9 +75,8 @@ class TensorPlan:
         self._kinds = self._kinds_now()
         self._kept: list[int] = []  # positions whose mean is in a copy or in the state, and must be put back
         self._added: list[tuple[Chunk, int]] = []  # noise to subtract again, with the version before it was added
-        self._removing: tuple[int, int] | None = (
-            None  # how many there are, and the version before the last is subtracted
-        )
+        # How many there are, and the version before the last of them was subtracted.
+        self._removing: tuple[int, int] | None = None
         self._noises: Noises = {}
 
     def holds(self) -> bool:
