@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -176,7 +176,7 @@ class VAdamW(VariationalOptimizer):
         sampler = getattr(loader, "batch_sampler", None)
         size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
         dataset = getattr(loader, "dataset", None)
-        found = {"n": len(dataset) if hasattr(dataset, "__len__") else None, "batch_size": size}
+        found = {"n": len(dataset) if isinstance(dataset, Sized) else None, "batch_size": size}
         settings = {name: value for name, value in found.items() if value is not None} | settings
         if epochs is not None:
             settings = {"steps": epochs * len(loader)} | settings
