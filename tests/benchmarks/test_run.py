@@ -161,7 +161,7 @@ def test_an_unknown_contender_is_refused() -> None:
 
 
 def test_a_fused_path_that_cannot_be_compiled_is_left_out_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders.native, "available", lambda: False)
+    monkeypatch.setattr(contenders.native_engine, "available", lambda: False)
     assert not any(contender.name.startswith("varlearn fused") for contender in contenders.select())
     assert "compiler" in contenders.left_out()["varlearn fused"]
 
