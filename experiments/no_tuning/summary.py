@@ -59,6 +59,11 @@ def value(run: Row, part: str, way: str, metric: str) -> float:
     return scores.get(metric, math.nan)
 
 
+def metrics_of(task: str) -> tuple[str, str, str]:
+    """The three scores of a task; a regression has no accuracy."""
+    return "nll", "rmse" if TASKS[task].kind == "regression" else "accuracy", "ece"
+
+
 def better_baseline(results: list[Row], task: str) -> str | None:
     """The baseline with the lower validation NLL over the seeds; None until both have run."""
     scores = {}
@@ -82,8 +87,8 @@ def score_table(results: list[Row], methods: list[str]) -> list[str]:
             for way in (
                 ("mean", "averaged", "calibrated") if runs and method not in BASELINES else ("mean",) * bool(runs)
             ):
-                metrics = ("nll", "rmse" if TASKS[task].kind == "regression" else "accuracy", "ece")
-                cells = [f"{statistics.fmean(value(r, 'test', way, metric) for r in runs):.4f}" for metric in metrics]
+                means = (statistics.fmean(value(r, "test", way, metric) for r in runs) for metric in metrics_of(task))
+                cells = [f"{mean:.4f}" for mean in means]
                 name = method if method in BASELINES else f"{method}, {way}"
                 seconds = statistics.fmean(r["train_seconds"] for r in runs)
                 scores = " | ".join(cells)
@@ -106,7 +111,7 @@ def difference(
 def regret_table(results: list[Row], method: str) -> list[str]:
     """Paired differences after calibration; a pass is regret <= max(.01 |NLL|, .005), or an interval with 0 in it."""
     lines = [
-        "| task | better baseline | regret in NLL | bar | met | accuracy | ECE | average - mean, NLL |",
+        "| task | better baseline | regret in NLL | bar | met | accuracy (RMSE) | ECE | average - mean, NLL |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for task in TASKS:
@@ -114,8 +119,7 @@ def regret_table(results: list[Row], method: str) -> list[str]:
         if base is None:
             continue
         nll, acc, ece = (
-            difference(results, task, method, "calibrated", metric, (base, "mean"))
-            for metric in ("nll", "accuracy", "ece")
+            difference(results, task, method, "calibrated", metric, (base, "mean")) for metric in metrics_of(task)
         )
         gain = difference(results, task, method, "calibrated", "nll", (method, "mean"))
         if nll is None:

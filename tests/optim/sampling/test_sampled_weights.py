@@ -7,31 +7,13 @@ import itertools
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import torch
 
-from tests.optim.contract import TinyNet, assert_same, in_block, mse, snapshot, weights
+from tests.optim.contract import TinyNet, assert_same, mse, snapshot, weights
+from tests.optim.test_mean import ALL, KWARGS, fresh, step
 from varlearn import IVON
-
-KWARGS: dict[str, Any] = {"lr": 0.1, "ess": 100.0, "betas": (0.9, 0.99), "seed": 1}
-LOW = (torch.bfloat16, torch.float16)
-ALL = (torch.float64, torch.float32, *LOW)
-
-
-def fresh(dtype: torch.dtype = torch.float32, steps: int = 2, **kwargs: Any) -> tuple[TinyNet, IVON]:
-    model = TinyNet(dtype)
-    opt = IVON(model.parameters(), **{**KWARGS, **kwargs})
-    for index in range(steps):
-        step(model, opt, index)
-    return model, opt
-
-
-def step(model: TinyNet, opt: IVON, index: int = 0) -> None:
-    in_block(opt, lambda: mse(model, index))
-    opt.step()
-
 
 # Overlapping samples
 
