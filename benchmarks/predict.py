@@ -18,7 +18,7 @@ from benchmarks.timing import QUICK, Budget, take_turns
 from benchmarks.workloads import images
 from varlearn.models import resnet20
 from varlearn.posterior import DiagGaussian
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 _FORWARD, _DRAWS, _PREDICT, _VECTORIZED = "forward passes", "drawing the samples", "predict", "predict, vectorize=True"
 

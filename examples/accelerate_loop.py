@@ -10,7 +10,7 @@ from varlearn import IVON, presets
 from varlearn.integrations.accelerate import save_posterior_with_state
 from varlearn.integrations.wrapped import posterior_of
 from varlearn.metrics import nll
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 EPOCHS, N, BATCH, ACCUMULATE = 6, 512, 16, 2
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 import varlearn
 from varlearn.metrics import accuracy, nll
 from varlearn.posterior import DiagGaussian
-from varlearn.predict import gather_ranks, predict
+from varlearn.prediction import gather_ranks, predict
 
 EPOCHS = 6
 

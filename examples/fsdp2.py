@@ -19,7 +19,7 @@ from torch.nn.functional import mse_loss
 
 from varlearn import IVON
 from varlearn.posterior import DiagGaussian, save
-from varlearn.predict import predict_regression
+from varlearn.prediction import predict_regression
 
 STEPS = 100
 

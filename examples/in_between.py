@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from varlearn import IVON
 from varlearn.posterior import DiagGaussian, Mixture, Point
-from varlearn.predict import RegressionPredictions, predict_regression
+from varlearn.prediction import RegressionPredictions, predict_regression
 from varlearn.types import Posterior
 
 NOISE = 0.1

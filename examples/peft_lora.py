@@ -8,7 +8,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from varlearn import IVON
 from varlearn.integrations.peft import adapter_posterior, load_adapter_posterior, save_adapter_posterior
 from varlearn.metrics import nll
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 
 def pretrained() -> BertForSequenceClassification:

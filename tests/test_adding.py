@@ -21,7 +21,7 @@ from varlearn.data import loading
 from varlearn.data.glue import TASKS
 from varlearn.methods import METHODS, Optim
 from varlearn.optim.engine.choice import ENGINES
-from varlearn.predict import Predictions, RegressionPredictions, TokenPredictions
+from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions
 from varlearn.report.write import TITLES
 from varlearn.train.evaluate import score
 

@@ -20,7 +20,17 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 ROOT = "varlearn"  # the package's own __init__, which re-exports the public names
 BASE = {"types", "core"}
-LIBRARY = BASE | {"files", "metrics", "optim", "posterior", "predict", "merge", "sensitivity", "presets", "batchnorm"}
+LIBRARY = BASE | {
+    "files",
+    "metrics",
+    "optim",
+    "posterior",
+    "prediction",
+    "merging",
+    "sensitivities",
+    "presets",
+    "batchnorm",
+}
 ABOVE = LIBRARY | {"data", "models"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -35,9 +45,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": set(),
     "optim": {"core"},
     "posterior": BASE | {"files"},
-    "predict": BASE | {"files", "posterior"},
-    "merge": BASE | {"posterior"},
-    "sensitivity": BASE | {"posterior"},
+    "prediction": BASE | {"files", "posterior"},
+    "predict": {"files", "prediction"},  # forwards old imports
+    "merging": BASE | {"posterior"},
+    "sensitivities": BASE | {"posterior"},
     "methods": LIBRARY | {"setting_checks"},
     ROOT: LIBRARY | {"train"},
     "integrations": LIBRARY,
@@ -62,9 +73,9 @@ STORED = {"torch", "safetensors"}
 THIRD_PARTY: dict[str, Needs] = {
     "files": Needs(STORED, STORED),
     "posterior": Needs(STORED, STORED),
-    "predict": Needs(STORED, None),
-    "merge": Needs(STORED, None),
-    "sensitivity": Needs(STORED, None),
+    "prediction": Needs(STORED, None),
+    "merging": Needs(STORED, None),
+    "sensitivities": Needs(STORED, None),
     "integrations": Needs(STORED, None),
     "setting_checks": Needs(set(), set()),
     "methods": Needs(set(), STORED),
@@ -238,8 +249,8 @@ def test_dependency_direction(path: Path) -> None:
         ("metrics/ood.py", "from varlearn.core.noise import normal_"),
         ("metrics/ood.py", "async def f():\n    import scipy.stats"),
         ("metrics/ood.py", "try:\n    import sklearn\nexcept ImportError:\n    pass"),
-        ("predict.py", "from varlearn.optim import IVON"),
-        ("predict.py", "import rich"),
+        ("prediction.py", "from varlearn.optim import IVON"),
+        ("prediction.py", "import rich"),
         ("integrations/transformers.py", "import transformers"),
         ("train/training_loop.py", "from varlearn.recipes import digits"),
         ("train/training_loop.py", "def f():\n    import matplotlib.pyplot"),
@@ -263,7 +274,7 @@ def test_a_forbidden_import_is_found(path: str, source: str) -> None:
             "posterior/posterior_file.py",
             "from safetensors.torch import save_file\nfrom ..types import Params\nfrom ..core import noise",
         ),
-        ("predict.py", "from .posterior import Point\ndef f():\n    import rich"),
+        ("prediction.py", "from .posterior import Point\ndef f():\n    import rich"),
         ("integrations/transformers.py", "class C:\n    def f(self):\n        import transformers"),
         ("report/page.py", "import matplotlib"),
         ("demo.py", "from sklearn.datasets import load_digits\nfrom varlearn import IVON"),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
-from varlearn.predict import Dropout, Linearized, Weights, predict
+from varlearn.prediction import Dropout, Linearized, Weights, predict
 from varlearn.types import Params, Posterior, Sampler
 
 MEAN = {"weight": torch.zeros(2, 1)}

@@ -266,7 +266,7 @@ def _legend(groups: list[str], color: dict[str, str], count: int) -> list[str]:
 
 LAYERS = {
     "core, files and types": ("core", "files", "types", "setting_checks"),
-    "the library": ("batchnorm", "integrations", "methods", "metrics", "optim", "posterior", "predict", "presets"),
+    "the library": ("batchnorm", "integrations", "methods", "metrics", "optim", "posterior", "prediction", "presets"),
     "data and models": ("data", "models"),
     "runs": ("cli", "demo", "recipes", "report", "train"),
 }

@@ -20,7 +20,7 @@ from matplotlib import pyplot
 from varlearn import posterior
 from varlearn.metrics import nll_per_token
 from varlearn.posterior import DiagGaussian
-from varlearn.predict import predict_tokens
+from varlearn.prediction import predict_tokens
 from varlearn.train import RunFolder
 from varlearn.train.build import build_batches, build_examples, build_model
 

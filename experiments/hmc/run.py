@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from varlearn import IVON
 from varlearn.metrics import accuracy, agreement, from_probs, nll, total_variation, w2_competition
 from varlearn.posterior import DiagGaussian, Mixture, Point
-from varlearn.predict import predict, predict_regression
+from varlearn.prediction import predict, predict_regression
 from varlearn.types import Posterior
 
 SEEDS = (0, 1, 2)

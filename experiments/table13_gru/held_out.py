@@ -17,7 +17,7 @@ import torch
 
 from varlearn import posterior
 from varlearn.posterior import DiagGaussian, Point
-from varlearn.predict import predict
+from varlearn.prediction import predict
 from varlearn.train import Run, RunFolder
 from varlearn.train.build import build_batches, build_examples, build_model
 from varlearn.train.evaluate import score

@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from varlearn import metrics, optim, posterior, predict, presets
+    from varlearn import metrics, optim, posterior, prediction, presets
     from varlearn.batchnorm import recalibrate_batchnorm
     from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
+    from varlearn.prediction import calibrate, predict, predict_regression, predict_tokens
 
 __all__ = [
     "IVON",
@@ -19,11 +20,15 @@ __all__ = [
     "Mixture",
     "Point",
     "VAdamW",
+    "calibrate",
     "elbo",
     "metrics",
     "optim",
     "posterior",
     "predict",
+    "predict_regression",
+    "predict_tokens",
+    "prediction",
     "presets",
     "recalibrate_batchnorm",
 ]
@@ -38,14 +43,16 @@ def __getattr__(name: str) -> Any:
             return import_module("varlearn.optim")
         case "posterior":
             return import_module("varlearn.posterior")
-        case "predict":
-            return import_module("varlearn.predict")
+        case "prediction":
+            return import_module("varlearn.prediction")
         case "presets":
             return import_module("varlearn.presets")
         case "IVON" | "VAdamW" | "elbo":
             return getattr(import_module("varlearn.optim"), name)
         case "DiagGaussian" | "Mixture" | "Point":
             return getattr(import_module("varlearn.posterior"), name)
+        case "calibrate" | "predict" | "predict_regression" | "predict_tokens":
+            return getattr(import_module("varlearn.prediction"), name)
         case "recalibrate_batchnorm":
             return import_module("varlearn.batchnorm").recalibrate_batchnorm
     raise AttributeError(f"module 'varlearn' has no attribute {name!r}")

@@ -21,7 +21,7 @@ from torch import Tensor
 from varlearn import data, metrics, posterior
 from varlearn.data import Batches, Examples
 from varlearn.methods import named
-from varlearn.predict import predict
+from varlearn.prediction import predict
 from varlearn.recipes import digits
 from varlearn.recipes.jobs import Job, finish
 from varlearn.train import Run, RunFolder

@@ -193,7 +193,7 @@ def test_a_finished_epoch_has_nothing_left() -> None:
 
 def test_it_serves_the_prediction_loop() -> None:
     from varlearn.posterior import Point
-    from varlearn.predict import predict
+    from varlearn.prediction import predict
 
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 7))
     examples = images(7)

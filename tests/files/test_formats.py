@@ -13,7 +13,7 @@ from tests.fixtures.v0_1 import cases
 from varlearn.files import sealed
 from varlearn.files.formats import FileFormatError
 from varlearn.posterior import load, save
-from varlearn.predict import load_predictions, save_predictions
+from varlearn.prediction import load_predictions, save_predictions
 from varlearn.train import checkpoint
 from varlearn.train.run_errors import RunFolderError
 

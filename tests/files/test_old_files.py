@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from tests.fixtures.v0_1 import cases
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point, load
-from varlearn.predict import load_predictions
+from varlearn.prediction import load_predictions
 from varlearn.report import write_report
 from varlearn.train import RunFolder, fit, load_run_predictions, predict_run, score_run
 from varlearn.train.environment import environment

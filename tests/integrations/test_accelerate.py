@@ -17,7 +17,7 @@ from varlearn import IVON
 from varlearn.integrations.accelerate import save_posterior_with_state
 from varlearn.integrations.wrapped import posterior_of, variational
 from varlearn.posterior import DiagGaussian, load
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 
 @pytest.fixture(autouse=True)

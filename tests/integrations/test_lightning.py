@@ -19,7 +19,7 @@ from varlearn import IVON
 from varlearn.integrations.lightning import ivon_callback
 from varlearn.metrics import accuracy, nll
 from varlearn.posterior import DiagGaussian
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),

@@ -16,7 +16,7 @@ from varlearn.integrations.peft import adapter_posterior, is_peft_model, load_ad
 from varlearn.integrations.transformers import PosteriorTrainer
 from varlearn.integrations.wrapped import posterior_of
 from varlearn.posterior import DiagGaussian, Point, save
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 SIZES = {
     "vocab_size": 32,

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer beside a plain PyTorch loop over the same batches, and beside `varlearn.predict`."""
+"""Hugging Face's Trainer beside a plain PyTorch loop over the same batches, and beside `varlearn.prediction`."""
 
 import copy
 import warnings
@@ -33,7 +33,7 @@ from tests.integrations.recording_trainer import (
 from varlearn.integrations.transformers import diagnostics_callback
 from varlearn.metrics import nll
 from varlearn.posterior import DiagGaussian, Mixture, load
-from varlearn.predict import predict, predict_tokens
+from varlearn.prediction import predict, predict_tokens
 
 
 def test_the_plain_trainer_needs_no_extra_line(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from examples import trl_sft
 from varlearn.integrations.transformers import PosteriorTrainer
 from varlearn.posterior import load
-from varlearn.predict import predict_tokens
+from varlearn.prediction import predict_tokens
 
 
 def flat(model: nn.Module) -> Tensor:

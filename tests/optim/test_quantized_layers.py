@@ -10,7 +10,7 @@ from torch.nn.functional import linear
 
 from varlearn import IVON
 from varlearn.posterior import DiagGaussian
-from varlearn.predict import predict_regression
+from varlearn.prediction import predict_regression
 
 ENGINES: dict[str, dict[str, Any]] = {
     "loop": {"foreach": False, "fused": False},

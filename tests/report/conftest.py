@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from varlearn.predict import Predictions, save_predictions
+from varlearn.prediction import Predictions, save_predictions
 
 
 @pytest.fixture

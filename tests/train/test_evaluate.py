@@ -12,7 +12,7 @@ from tests.train.tiny import load, tiny_run
 from varlearn import metrics, posterior
 from varlearn.files.checked_json import read_json
 from varlearn.posterior import CorruptFileError
-from varlearn.predict import predict
+from varlearn.prediction import predict
 from varlearn.train import Model, Run, RunFolderError, fit, load_run_predictions, predict_run, score_run
 from varlearn.train.build import build_batches, build_model
 

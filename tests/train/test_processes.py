@@ -17,7 +17,7 @@ from tests.train.tiny import REPOSITORY, load, tiny_run
 from varlearn import posterior
 from varlearn.core import noise, update
 from varlearn.posterior import DiagGaussian
-from varlearn.predict import calibrate
+from varlearn.prediction import calibrate
 from varlearn.train import PeerError, Run, RunFolderError, WriteError, checkpoint, fit, to_json
 from varlearn.train.build import build_batches, build_examples, build_model
 from varlearn.train.processes import Processes, processes

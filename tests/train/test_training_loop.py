@@ -19,7 +19,7 @@ from varlearn.files.checked_json import read_json_lines
 from varlearn.files.formats import FileFormatError
 from varlearn.files.nested import pack
 from varlearn.posterior import DiagGaussian, Origin, Point
-from varlearn.predict import calibrate
+from varlearn.prediction import calibrate
 from varlearn.train import (
     Interrupted,
     Model,

@@ -20,7 +20,7 @@ class Batches:
     """Serve examples in batches, normalised and, for training, shuffled and augmented.
 
     `epoch` gives the batches of one pass for training. Iterating over the object gives every example once, in the
-    stored order and as it is: what `varlearn.predict.predict` wants. Order and augmentation are functions of (seed,
+    stored order and as it is: what `varlearn.prediction.predict` wants. Order and augmentation are functions of (seed,
     epoch, index) alone; no random number generator is kept, and the global one is never used.
 
     Text for language modelling is cut into windows: inputs are `context` tokens, targets the tokens that follow each.

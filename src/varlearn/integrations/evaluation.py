@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from varlearn.predict import log_average
+from varlearn.prediction import log_average
 
 IGNORE = -100  # the label of what is not scored, and what the Trainer pads with
 
@@ -35,7 +35,7 @@ def kind_of(logits: Tensor, labels: Tensor | None, vocabulary: int | None) -> Ki
         if labels is not None and labels.dim() > 1 and labels.shape[-1] > 1:
             raise ValueError(
                 f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype} look like several labels per example, "
-                "which averaged evaluation does not know; use posterior_samples=0 and varlearn.predict"
+                "which averaged evaluation does not know; use posterior_samples=0 and varlearn.prediction"
             )
         return "values"
     if logits.dim() == 3 and labels is not None and logits.shape[-1] == vocabulary:

@@ -14,7 +14,7 @@ import torch
 from varlearn.integrations.wrapped import diagnostics, posterior_of, variational, warn_of_clipping
 from varlearn.metrics import accuracy, ece, nll
 from varlearn.optim.variational import VariationalOptimizer
-from varlearn.predict import predict
+from varlearn.prediction import predict
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer

@@ -31,9 +31,9 @@ from varlearn.integrations.wrapped import (
 )
 from varlearn.posterior import Point, check_fits, components, load
 from varlearn.posterior.binding import unwrap
-from varlearn.predict.guard import preserved
-from varlearn.predict.loader_batches import outputs_of
-from varlearn.predict.sample_loop import strata
+from varlearn.prediction.guard import preserved
+from varlearn.prediction.loader_batches import outputs_of
+from varlearn.prediction.sample_loop import strata
 from varlearn.types import Posterior
 
 if TYPE_CHECKING:

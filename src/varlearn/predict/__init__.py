@@ -1,27 +1,21 @@
-"""Predictions averaged over a posterior: classification, regression, language."""
+"""Moved to `varlearn.prediction`; this path goes with version 0.3, and `varlearn.predict` is a function.
 
-from varlearn.predict.average import log_average
-from varlearn.predict.classifier import Predictions, predict
-from varlearn.predict.gather import gather_ranks
-from varlearn.predict.language_model import TokenPredictions, predict_tokens
-from varlearn.predict.predictions_file import load_predictions, save_predictions
-from varlearn.predict.regressor import RegressionPredictions, predict_regression
-from varlearn.predict.samplers import Dropout, Linearized, Weights
-from varlearn.predict.temperature import calibrate
+Python sets `varlearn.predict` to this module when an old import loads it. The module is therefore callable.
+"""
 
-__all__ = [
-    "Dropout",
-    "Linearized",
-    "Predictions",
-    "RegressionPredictions",
-    "TokenPredictions",
-    "Weights",
-    "calibrate",
-    "gather_ranks",
-    "load_predictions",
-    "log_average",
-    "predict",
-    "predict_regression",
-    "predict_tokens",
-    "save_predictions",
-]
+import sys
+from types import ModuleType
+from typing import Any
+
+import varlearn.prediction as new
+from varlearn.files.moved import forwarding
+
+__getattr__ = forwarding(__name__, new)
+
+
+class _CallableModule(ModuleType):
+    def __call__(self, *args: Any, **kwargs: Any) -> new.Predictions:
+        return new.predict(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -11,8 +11,8 @@ from torch import Tensor
 from varlearn.files.checked_json import Lines, read_json, read_json_lines
 from varlearn.files.formats import CorruptFileError
 from varlearn.methods import METHODS
-from varlearn.predict import Predictions, load_predictions
-from varlearn.predict.predictions_file import AnyPredictions
+from varlearn.prediction import Predictions, load_predictions
+from varlearn.prediction.predictions_file import AnyPredictions
 
 KINDS = ("mean", "averaged")
 

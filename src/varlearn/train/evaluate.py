@@ -19,7 +19,7 @@ from varlearn.files.checked_json import write_json
 from varlearn.files.formats import FileFormatError
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
 from varlearn.posterior.binding import write_into
-from varlearn.predict import (
+from varlearn.prediction import (
     Predictions,
     RegressionPredictions,
     TokenPredictions,
@@ -29,7 +29,7 @@ from varlearn.predict import (
     predict_tokens,
     save_predictions,
 )
-from varlearn.predict.predictions_file import AnyPredictions
+from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.build import build_batches, build_examples, build_method, build_model, build_ood
 from varlearn.train.config import Run
 from varlearn.train.run_errors import RunFolderError

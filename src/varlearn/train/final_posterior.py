@@ -9,8 +9,8 @@ from torch import nn
 
 from varlearn.data.examples import Examples
 from varlearn.posterior import DiagGaussian, LowRankGaussian
-from varlearn.predict import calibrate
-from varlearn.predict.predictions_file import AnyPredictions
+from varlearn.prediction import calibrate
+from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.build import build_batches
 from varlearn.train.evaluate import predict_task
 from varlearn.train.splits import Splits

@@ -9,7 +9,7 @@ from torch import nn
 
 from varlearn.methods import Optim
 from varlearn.methods.sgd import SGDMethod
-from varlearn.predict import Dropout
+from varlearn.prediction import Dropout
 from varlearn.setting_checks import Rule
 from varlearn.types import Posterior, Sampler
 

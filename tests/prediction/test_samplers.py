@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 from varlearn.posterior import LowRankGaussian, Point
-from varlearn.predict import Dropout, Linearized, Weights
+from varlearn.prediction import Dropout, Linearized, Weights
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map
 from varlearn.core.noise import derive_key
 from varlearn.posterior.binding import model_tensors, unwrap, write_into
 from varlearn.posterior.draw import DROPOUT
-from varlearn.predict.guard import seeded
-from varlearn.predict.loader_batches import arguments, outputs_of
+from varlearn.prediction.guard import seeded
+from varlearn.prediction.loader_batches import arguments, outputs_of
 from varlearn.types import Forward, Params, Posterior
 
 

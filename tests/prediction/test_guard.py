@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from varlearn.predict.guard import preserved
+from varlearn.prediction.guard import preserved
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def gather_ranks(predictions: T, size: int | None = None) -> T:
             `torch.utils.data.DistributedSampler(data, shuffle=False)` hands out.
         size: number of examples, to drop those that the sampler repeats to make the shares equal.
 
-    >>> from varlearn.predict import Predictions
+    >>> from varlearn.prediction import Predictions
     >>> p = Predictions(torch.zeros(3, 1), None, torch.zeros(3), torch.ones(1))
     >>> gather_ranks(p, size=2).log_probs.shape  # one process has everything
     torch.Size([2, 1])
@@ -136,7 +136,7 @@ def check_numbers(values: Tensor, batch: int) -> None:
     >>> check_numbers(torch.tensor([float("nan")]), batch=3)
     Traceback (most recent call last):
     ...
-    varlearn.predict.gather.NotANumberError: batch 3 gives NaN under a posterior sample, and predictions must be ...
+    varlearn.prediction.gather.NotANumberError: batch 3 gives NaN under a posterior sample, and predictions must be ...
     """
     if values.isnan().any():
         raise NotANumberError(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from varlearn.predict.loader_batches import OrderWatch, arguments, check_repeatable, move, outputs_of, split_batch
+from varlearn.prediction.loader_batches import OrderWatch, arguments, check_repeatable, move, outputs_of, split_batch
 
 X, Y = torch.arange(6.0).view(3, 2), torch.tensor([0, 1, 2])
 

@@ -6,8 +6,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from varlearn.posterior import DiagGaussian, Mixture, Point
-from varlearn.predict import Dropout, Linearized, Weights, predict
-from varlearn.predict.sample_loop import Request, strata
+from varlearn.prediction import Dropout, Linearized, Weights, predict
+from varlearn.prediction.sample_loop import Request, strata
 
 
 class Counting(nn.Module):

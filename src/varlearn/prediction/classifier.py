@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from varlearn.predict.average import entropy, log_average
-from varlearn.predict.gather import Batches, SampleBatches, as_floats, check_numbers, joined_targets
-from varlearn.predict.loader_batches import Unpack
-from varlearn.predict.sample_loop import Request, run
+from varlearn.prediction.average import entropy, log_average
+from varlearn.prediction.gather import Batches, SampleBatches, as_floats, check_numbers, joined_targets
+from varlearn.prediction.loader_batches import Unpack
+from varlearn.prediction.sample_loop import Request, run
 from varlearn.types import Posterior, Sampler
 
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.func import functional_call
 
 from varlearn.posterior import Mixture
-from varlearn.predict import language_model, predict_tokens
+from varlearn.prediction import language_model, predict_tokens
 
 VOCABULARY = 7
 TEXT = torch.randint(0, VOCABULARY, (5, 6), generator=torch.Generator().manual_seed(0))

@@ -6,7 +6,7 @@ import torch
 
 from varlearn.files import sealed
 from varlearn.posterior import CorruptFileError
-from varlearn.predict import (
+from varlearn.prediction import (
     Predictions,
     RegressionPredictions,
     TokenPredictions,

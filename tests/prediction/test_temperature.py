@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
-from varlearn.predict import (
+from varlearn.prediction import (
     Linearized,
     RegressionPredictions,
     calibrate,
@@ -16,7 +16,7 @@ from varlearn.predict import (
     predict_regression,
     predict_tokens,
 )
-from varlearn.predict.temperature import golden_section
+from varlearn.prediction.temperature import golden_section
 
 
 def line(std: float) -> tuple[nn.Module, DiagGaussian]:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tests.optim.ranks.world import World, run
-from tests.predict import sharded_cases
-from varlearn.predict import Predictions, gather_ranks
+from tests.prediction import sharded_cases
+from varlearn.prediction import Predictions, gather_ranks
 
 
 @pytest.fixture(scope="module")

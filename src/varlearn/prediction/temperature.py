@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from torch import nn
 
 from varlearn.posterior.discrete import Point, components
-from varlearn.predict.classifier import Predictions, predict
-from varlearn.predict.gather import NotANumberError
-from varlearn.predict.language_model import TokenPredictions
-from varlearn.predict.regressor import RegressionPredictions
+from varlearn.prediction.classifier import Predictions, predict
+from varlearn.prediction.gather import NotANumberError
+from varlearn.prediction.language_model import TokenPredictions
+from varlearn.prediction.regressor import RegressionPredictions
 from varlearn.types import Posterior
 
 Q = TypeVar("Q", bound=Posterior)
@@ -56,7 +56,7 @@ def calibrate(
 
     >>> import torch
     >>> from varlearn.posterior import DiagGaussian
-    >>> from varlearn.predict import predict_regression
+    >>> from varlearn.prediction import predict_regression
     >>> wide = DiagGaussian({"weight": torch.ones(1, 1)}, {"weight": torch.ones(1, 1)}, ess=1.0)
     >>> data = [(torch.ones(2, 1), torch.tensor([[0.9], [1.1]]))]  # the mean is right, and sigma = 1 is too wide
     >>> fitted = calibrate(nn.Linear(1, 1, bias=False), wide, data, by=predict_regression, noise_variance=0.01)

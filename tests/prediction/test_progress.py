@@ -3,7 +3,7 @@ import io
 
 import pytest
 
-from varlearn.predict import progress
+from varlearn.prediction import progress
 
 
 class Terminal(io.StringIO):

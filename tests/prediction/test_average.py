@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varlearn.predict import log_average
-from varlearn.predict.average import entropy
+from varlearn.prediction import log_average
+from varlearn.prediction.average import entropy
 
 
 def test_two_samples_by_hand() -> None:

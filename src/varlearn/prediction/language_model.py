@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from varlearn.predict.average import log_average
-from varlearn.predict.gather import Batches, as_floats, check_numbers
-from varlearn.predict.loader_batches import Unpack
-from varlearn.predict.sample_loop import Request, run
+from varlearn.prediction.average import log_average
+from varlearn.prediction.gather import Batches, as_floats, check_numbers
+from varlearn.prediction.loader_batches import Unpack
+from varlearn.prediction.sample_loop import Request, run
 from varlearn.types import Posterior, Sampler
 
 IGNORE = -100  # PyTorch's and Hugging Face's mark of tokens that are not scored

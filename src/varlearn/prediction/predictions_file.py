@@ -17,9 +17,9 @@ from torch import Tensor
 
 from varlearn.files import sealed
 from varlearn.files.formats import CURE, FileFormatError, check_format, entry, shown
-from varlearn.predict.classifier import Predictions
-from varlearn.predict.language_model import TokenPredictions
-from varlearn.predict.regressor import RegressionPredictions
+from varlearn.prediction.classifier import Predictions
+from varlearn.prediction.language_model import TokenPredictions
+from varlearn.prediction.regressor import RegressionPredictions
 
 FORMAT, FORMAT_VERSION = "varlearn.predictions", 2
 _OF_RUNS = "varlearn.run_predictions"

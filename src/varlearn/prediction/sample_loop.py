@@ -15,10 +15,10 @@ from torch.utils._pytree import tree_map
 from varlearn.core.shards import is_sharded, reshard
 from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Point, components
-from varlearn.predict.guard import preserved
-from varlearn.predict.loader_batches import OrderWatch, Unpack, check_repeatable, device_of, move, split_batch
-from varlearn.predict.progress import tracked
-from varlearn.predict.samplers import Linearized, Weights
+from varlearn.prediction.guard import preserved
+from varlearn.prediction.loader_batches import OrderWatch, Unpack, check_repeatable, device_of, move, split_batch
+from varlearn.prediction.progress import tracked
+from varlearn.prediction.samplers import Linearized, Weights
 from varlearn.types import Forward, Posterior, Sampler
 
 Consume = Callable[[int, Any, Tensor | None, Tensor], None]
@@ -38,7 +38,7 @@ class Stratum(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """How to run a prediction; see `varlearn.predict.predict` for the meaning of each."""
+    """How to run a prediction; see `varlearn.prediction.predict` for the meaning of each."""
 
     samples: int = 64
     seed: int = 0

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from varlearn import IVON
 from varlearn.posterior import DiagGaussian, Mixture, kl, load, save
-from varlearn.predict import (
+from varlearn.prediction import (
     Linearized,
     Predictions,
     TokenPredictions,

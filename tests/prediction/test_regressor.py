@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call
 
 from varlearn.posterior import DiagGaussian, Mixture, Point
-from varlearn.predict import Linearized, predict_regression
+from varlearn.prediction import Linearized, predict_regression
 
 X = torch.randn(11, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 Y = torch.randn(11, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

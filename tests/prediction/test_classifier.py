@@ -8,7 +8,7 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, TensorDataset
 
 from varlearn.posterior import Mixture, Point
-from varlearn.predict import Dropout, Predictions, predict
+from varlearn.prediction import Dropout, Predictions, predict
 
 X = torch.randn(23, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 Y = torch.arange(23) % 4
