@@ -23,7 +23,7 @@ export MALLOC_TRIM_THRESHOLD_ ?= 17179869184
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow demo bench bench-dist graph dist test-pythons check lint format clean
+.PHONY: help setup test test-slow demo bench bench-dist soak soak-full graph dist test-pythons check lint format clean
 
 help: ## List these targets
 	@echo "usage: make <target>"
@@ -43,6 +43,12 @@ demo: $(READY) ## Train AdamW, SGD and IVON on small digits, compare their calib
 
 bench: $(READY) ## Run the benchmarks
 	@$(PY) -m benchmarks.run $(ARGS)
+
+soak: $(READY) ## Try to break every promise of docs/reliability.md: at most 30 minutes on two cores
+	@$(PY) -m soak.run $(ARGS)
+
+soak-full: $(READY) ## The same with the full figures: many hours; repeat the command to continue after an interruption
+	@$(PY) -m soak.run --full $(ARGS)
 
 graph: $(READY) ## Draw the imports again: docs/imports.svg and docs/imports-optim.svg
 	@$(PY) -m tools.import_graph

@@ -89,7 +89,9 @@ THIRD_PARTY: dict[str, Needs] = {
     "__main__": Needs(set(), set()),
 }
 PLOTTING = {"matplotlib", "seaborn", "plotly"}  # the report's alone
-DEVELOPMENT_ONLY = {"ivon", "curvlinops", "torchmetrics", "hypothesis", "pytest", "torchvision", "tests", "benchmarks"}
+DEVELOPMENT_ONLY = {
+    "ivon", "curvlinops", "torchmetrics", "hypothesis", "pytest", "torchvision", "tests", "benchmarks", "soak"
+}  # fmt: skip
 EXTRAS = {
     "PIL",
     "accelerate",

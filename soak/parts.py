@@ -1,0 +1,8 @@
+"""All parts, in the order in which they run."""
+
+from __future__ import annotations
+
+from soak import damage
+from soak.part import Part
+
+PARTS: dict[str, Part] = {module.PART.name: module.PART for module in (damage,)}
