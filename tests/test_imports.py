@@ -21,6 +21,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 ROOT = "varlearn"  # the package's own __init__, which re-exports the public names
 BASE = {"types", "core"}
 LIBRARY = BASE | {
+    "advice",
     "files",
     "metrics",
     "optim",
@@ -34,6 +35,7 @@ LIBRARY = BASE | {
 ABOVE = LIBRARY | {"data", "models"}
 
 MAY_IMPORT: dict[str, set[str]] = {
+    "advice": set(),
     "types": set(),
     "core": set(),
     "metrics": set(),
@@ -43,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "batchnorm": set(),
     "data": set(),
     "models": set(),
-    "optim": {"core"},
+    "optim": {"core", "advice"},
     "posterior": BASE | {"files"},
     "prediction": BASE | {"files", "posterior"},
     "predict": {"files", "prediction"},  # forwards old imports
@@ -71,6 +73,7 @@ class Needs(NamedTuple):
 TORCH = {"torch"}
 STORED = {"torch", "safetensors"}
 THIRD_PARTY: dict[str, Needs] = {
+    "advice": Needs(set(), set()),
     "files": Needs(STORED, STORED),
     "posterior": Needs(STORED, STORED),
     "prediction": Needs(STORED, None),

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from varlearn import metrics, optim, posterior, prediction, presets
+    from varlearn import advice, metrics, optim, posterior, prediction, presets
     from varlearn.batchnorm import recalibrate_batchnorm
     from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
@@ -20,6 +20,7 @@ __all__ = [
     "Mixture",
     "Point",
     "VAdamW",
+    "advice",
     "calibrate",
     "elbo",
     "metrics",
@@ -37,6 +38,8 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     match name:
+        case "advice":
+            return import_module("varlearn.advice")
         case "metrics":
             return import_module("varlearn.metrics")
         case "optim":
