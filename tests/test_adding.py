@@ -21,9 +21,8 @@ from varlearn.data import loading
 from varlearn.data.glue import TASKS
 from varlearn.methods import METHODS, Optim
 from varlearn.optim.engine.choice import ENGINES
-from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions
+from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions, score
 from varlearn.report.write import TITLES
-from varlearn.train.evaluate import score
 
 REPO = Path(__file__).parents[1]
 COUNTS = {"examples", "tokens"}  # in metrics.json beside the scores

@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": set(),
     "optim": {"core", "advice"},
     "posterior": BASE | {"files"},
-    "prediction": BASE | {"files", "posterior"},
+    "prediction": BASE | {"files", "metrics", "posterior"},
     "predict": {"files", "prediction"},  # forwards old imports
     "merging": BASE | {"posterior"},
     "sensitivities": BASE | {"posterior"},

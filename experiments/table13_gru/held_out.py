@@ -17,10 +17,9 @@ import torch
 
 from varlearn import posterior
 from varlearn.posterior import DiagGaussian, Point
-from varlearn.prediction import predict
+from varlearn.prediction import predict, score
 from varlearn.train import Run, RunFolder
 from varlearn.train.build import build_batches, build_examples, build_model
-from varlearn.train.evaluate import score
 
 TEXTS = range(8_000, 10_000)  # of the training file; the runs learn from the first 8,000
 SETTINGS = ("name", "lr", "ess", "hess_init", "beta2", "clip_radius", "weight_decay")

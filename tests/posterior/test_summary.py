@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from varlearn.posterior import DiagGaussian, Mixture, Point, marginal_std
+from varlearn.posterior import DiagGaussian, Mixture, Point, layer_scales, marginal_std
 
 
 def test_totals_weigh_tensors_by_their_size() -> None:
@@ -28,3 +28,15 @@ def test_a_posterior_without_entries() -> None:
     total = marginal_std(Point({"w": torch.zeros(0)})).total
     assert total.count == 0
     assert math.isnan(total.mean)
+
+
+def test_scales_of_layers() -> None:
+    hess = torch.linspace(1.0, 4.0, 11)
+    q = DiagGaussian({"w": torch.full((11,), 2.0), "b": torch.zeros(1)}, {"w": hess, "b": torch.ones(1)}, ess=1.0)
+    w, b = layer_scales(q)
+    assert (w.name, w.count, w.weight_rms) == ("w", 11, 2.0)
+    assert w.hess_median == pytest.approx(2.5)
+    assert (w.std_low, w.std_median, w.std_high) == pytest.approx((3.7**-0.5, 2.5**-0.5, 1.3**-0.5))
+    assert b.std_median == 1.0
+    assert [layer.name for layer in layer_scales(q, most=1)] == ["w"]  # the larger one
+    assert layer_scales(Point({"w": torch.ones(2)}))[0].hess_median is None

@@ -140,7 +140,7 @@ def test_memory_does_not_grow_with_samples(net: nn.Module, around) -> None:
     q = around(net)
     few, many = (predict(net, q, LOADER, samples=samples) for samples in (1, 30))
     sizes = [sum(v.numel() for v in vars(p).values() if isinstance(v, torch.Tensor)) for p in (few, many)]
-    assert sizes[1] - sizes[0] == 29  # the weights of the samples
+    assert sizes[1] - sizes[0] == 2 * 29  # the weight of each sample, and the NLL after it
 
 
 def test_refusals(net: nn.Module, around) -> None:

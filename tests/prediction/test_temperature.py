@@ -15,6 +15,7 @@ from varlearn.prediction import (
     predict,
     predict_regression,
     predict_tokens,
+    temperature_curve,
 )
 from varlearn.prediction.temperature import golden_section
 
@@ -202,3 +203,18 @@ def test_golden_section_finds_a_minimum_at_an_end() -> None:
     assert value == place < 0.25
     value, place = golden_section(lambda x: math.inf if x > 0.1 else -x, -1.0, 1.0)
     assert -0.2 < place <= 0.1
+
+
+def test_the_curve_starts_at_the_mean_and_has_the_posterior_itself() -> None:
+    net = nn.Linear(3, 2)
+    q = DiagGaussian(
+        dict(net.named_parameters()), {n: p.new_full(p.shape, 4.0) for n, p in net.named_parameters()}, 1.0
+    )
+    q = q.at_temperature(0.5)
+    data = [(torch.randn(6, 3), torch.randint(2, (6,)))]
+    curve = dict(temperature_curve(net, q, data, samples=4))
+    assert list(curve) == [0.0, 0.03125, 0.125, 0.5, 2.0]
+    for temperature, nll in curve.items():
+        found = predict(net, q.at_temperature(temperature), data, samples=4)
+        assert nll == pytest.approx(-found.log_probs.gather(1, data[0][1][:, None]).double().mean().item())
+    assert temperature_curve(net, q.at_mean(), data) == temperature_curve(net, q.at_temperature(0.0), data) == []

@@ -70,7 +70,7 @@ def test_each_stage_can_be_repeated(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "model", "keys"),
     [
-        ("line", Model("mlp", hidden=(8,)), {"nll", "rmse", "crps", "examples"}),
+        ("line", Model("mlp", hidden=(8,)), {"nll", "rmse", "crps", "coverage90", "examples"}),
         ("letters", Model("gpt2_tiny"), {"nll", "perplexity", "tokens"}),
     ],
 )

@@ -9,11 +9,12 @@ from varlearn.posterior.lowrank import LowRankGaussian
 from varlearn.posterior.origin import Origin
 from varlearn.posterior.posterior_file import load, save
 from varlearn.posterior.pruning import prune, signal_to_noise
-from varlearn.posterior.summary import MarginalStd, StdSummary, marginal_std
+from varlearn.posterior.summary import LayerScale, MarginalStd, StdSummary, layer_scales, marginal_std
 
 __all__ = [
     "CorruptFileError",
     "DiagGaussian",
+    "LayerScale",
     "LowRankGaussian",
     "MarginalStd",
     "Mixture",
@@ -23,6 +24,7 @@ __all__ = [
     "check_fits",
     "components",
     "kl",
+    "layer_scales",
     "load",
     "marginal_std",
     "prune",

@@ -49,3 +49,51 @@ def marginal_std(posterior: Posterior) -> MarginalStd:
 
 def _summary(std: Tensor) -> StdSummary:
     return StdSummary(std.numel(), std.min().item(), std.double().mean().item(), std.max().item())
+
+
+class LayerScale(NamedTuple):
+    """The size of a tensor's weights, and what the posterior says of them; see `layer_scales`."""
+
+    name: str
+    count: int
+    weight_rms: float
+    std_median: float
+    std_low: float
+    std_high: float
+    hess_median: float | None
+
+
+def layer_scales(posterior: Posterior, most: int = 200) -> list[LayerScale]:
+    """For each tensor: root mean square of its mean weights, median and 10% and 90% quantiles of sigma, median of h.
+
+    Quantiles of a large tensor are those of 100,000 of its entries, at equal distances.
+
+    Args:
+        posterior: h is known of a `DiagGaussian`.
+        most: leave out the smallest of more tensors than this.
+
+    >>> import torch
+    >>> from varlearn.posterior import DiagGaussian
+    >>> q = DiagGaussian({"w": torch.tensor([3.0, 4.0])}, {"w": torch.tensor([1.0, 1.0])}, ess=4.0)
+    >>> layer_scales(q)[0].weight_rms, layer_scales(q)[0].std_median  # sqrt(25 / 2), 1 / sqrt(4)
+    (3.5355339059327378, 0.5)
+    """
+    std, hess = posterior.std, getattr(posterior, "hess", {})
+    sizes = sorted((value.numel() for value in std.values() if value.numel()), reverse=True)[:most]
+    found = []
+    for name, values in std.items():
+        if not values.numel() or values.numel() < sizes[-1] or len(found) == most:
+            continue
+        low, median, high = _quantiles(values)
+        curvature = _quantiles(hess[name])[1] if name in hess else None
+        rms = posterior.mean[name].double().square().mean().sqrt().item()
+        found.append(LayerScale(name, values.numel(), rms, median, low, high, curvature))
+    return found
+
+
+def _quantiles(values: Tensor) -> tuple[float, float, float]:
+    """The quantiles at 10%, 50% and 90%."""
+    flat = values.flatten()
+    ordered = flat[:: -(-len(flat) // 100_000)].float().sort().values
+    low, median, high = (ordered[int(share * (len(ordered) - 1))].item() for share in (0.1, 0.5, 0.9))
+    return low, median, high

@@ -7,7 +7,8 @@ from varlearn.prediction.language_model import TokenPredictions, predict_tokens
 from varlearn.prediction.predictions_file import load_predictions, save_predictions
 from varlearn.prediction.regressor import RegressionPredictions, predict_regression
 from varlearn.prediction.samplers import Dropout, Linearized, Weights
-from varlearn.prediction.temperature import calibrate
+from varlearn.prediction.scores import score, score_ood
+from varlearn.prediction.temperature import calibrate, temperature_curve
 
 __all__ = [
     "Dropout",
@@ -24,4 +25,7 @@ __all__ = [
     "predict_regression",
     "predict_tokens",
     "save_predictions",
+    "score",
+    "score_ood",
+    "temperature_curve",
 ]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from varlearn.prediction.average import entropy, log_average
 from varlearn.prediction.gather import Batches, SampleBatches, as_floats, check_numbers, joined_targets
 from varlearn.prediction.loader_batches import Unpack
+from varlearn.prediction.sample_curve import SampleCurve
 from varlearn.prediction.sample_loop import Request, run
 from varlearn.types import Posterior, Sampler
 
@@ -27,6 +28,7 @@ class Predictions:
         sample_weights: w_s, shape (S,), summing to 1.
         sample_log_probs: log p_s(y | x) of every sample, shape (S, N, C), if they were asked for.
         seed: of the samples.
+        nll_by_samples: NLL of the average over the first s samples, s = 1 .. S, shape (S,); None without targets.
 
     >>> sure = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]).log()  # two samples that are sure, and disagree
     >>> p = Predictions(torch.tensor([[0.5, 0.5]]).log(), None, torch.zeros(1), torch.tensor([0.5, 0.5]), sure)
@@ -40,6 +42,7 @@ class Predictions:
     sample_weights: Tensor
     sample_log_probs: Tensor | None = None
     seed: int = 0
+    nll_by_samples: Tensor | None = None
 
     @property
     def predictive_entropy(self) -> Tensor:
@@ -101,6 +104,7 @@ def predict(
         sample_weights=weights,
         sample_log_probs=average.kept.joined() if keep_samples else None,
         seed=seed,
+        nll_by_samples=average.curve.nll(),
     )
 
 
@@ -109,6 +113,7 @@ class _Average:
 
     def __init__(self, keep_samples: bool):
         self.log_probs, self.entropy, self.kept = Batches(), Batches(), SampleBatches()
+        self.curve = SampleCurve()
         self._keep_samples = keep_samples
 
     def add(self, batch: int, outputs: Any, targets: Tensor | None, log_weights: Tensor) -> None:
@@ -127,3 +132,13 @@ class _Average:
         self.entropy[batch] = expected if (before := self.entropy.get(batch)) is None else before + expected
         if self._keep_samples:
             self.kept.add(batch, log_probs)
+        if targets is not None and _are_classes(targets, log_probs):
+            chosen = targets.to(log_probs.device).long().expand(log_probs.shape[:-1]).unsqueeze(-1)
+            self.curve.add(batch, log_probs.gather(-1, chosen).flatten(1), log_weights)
+
+
+def _are_classes(targets: Tensor, log_probs: Tensor) -> bool:
+    """Whether each row of log-probabilities (S, B, ..., C) has a target that is the number of a class."""
+    if targets.is_floating_point() or targets.shape != log_probs.shape[1:-1]:
+        return False
+    return bool((targets >= 0).all()) and bool((targets < log_probs.shape[-1]).all())

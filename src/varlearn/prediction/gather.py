@@ -53,7 +53,8 @@ class SampleBatches:
 def gather_ranks(predictions: T, size: int | None = None) -> T:
     """Put together what several ranks predicted for their shares of a data set; every rank gets all of it.
 
-    With the same posterior and seed on every rank, the samples are the same, and so is the result of one process.
+    With the same posterior and seed on every rank, the samples are the same, and so is the result of one process. Only
+    `nll_by_samples` is None if examples are dropped, because they are in its mean.
 
     Args:
         predictions: of this rank, for the examples rank, rank + J, rank + 2 J, ... of J ranks: the share that
@@ -81,7 +82,11 @@ def gather_ranks(predictions: T, size: int | None = None) -> T:
     joined = {
         field.name: _joined(field.name, [getattr(part, field.name) for part in ranks], order)
         for field in dataclasses.fields(predictions)
+        if field.name != "nll_by_samples"
     }
+    dropped = len(order) < len(examples)
+    if hasattr(predictions, "nll_by_samples"):
+        joined["nll_by_samples"] = None if dropped else _mean_over_ranks(ranks)
     if "sequences" in joined:
         joined["sequences"] = examples[order]
     return dataclasses.replace(predictions, **joined)
@@ -100,6 +105,15 @@ def _joined(name: str, parts: list[Any], order: Tensor) -> Any:
         return parts[0]
     dim = 1 if name.startswith("sample_") else 0
     return torch.cat(parts, dim).index_select(dim, order)
+
+
+def _mean_over_ranks(ranks: list[Any]) -> Tensor | None:
+    """`nll_by_samples` of all ranks, each weighted by its number of rows."""
+    curves = [part.nll_by_samples for part in ranks]
+    if any(curve is None for curve in curves):
+        return None
+    rows = [len(_examples(part)) for part in ranks]
+    return torch.stack([count * curve for count, curve in zip(rows, curves, strict=True)]).sum(0) / sum(rows)
 
 
 def joined_targets(targets: Sequence[Tensor | None]) -> Tensor | None:

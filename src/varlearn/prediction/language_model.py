@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from varlearn.prediction.average import log_average
 from varlearn.prediction.gather import Batches, as_floats, check_numbers
 from varlearn.prediction.loader_batches import Unpack
+from varlearn.prediction.sample_curve import SampleCurve
 from varlearn.prediction.sample_loop import Request, run
 from varlearn.types import Posterior, Sampler
 
@@ -30,6 +31,7 @@ class TokenPredictions:
         sequences: the sequence of each token, counted from 0 in the order of the loader, shape (M,).
         sample_weights: w_s, shape (S,), summing to 1.
         seed: of the samples.
+        nll_by_samples: NLL of the average over the first s samples, s = 1 .. S, shape (S,).
 
     >>> halves = torch.tensor([0.5, 0.5]).log()
     >>> round(TokenPredictions(halves, torch.zeros(2), torch.zeros(2), torch.ones(1)).perplexity, 6)
@@ -41,6 +43,7 @@ class TokenPredictions:
     sequences: Tensor
     sample_weights: Tensor
     seed: int = 0
+    nll_by_samples: Tensor | None = None
 
     @property
     def perplexity(self) -> float:
@@ -94,14 +97,21 @@ def predict_tokens(
         scored.append(value[keep])
         sequences.append(keep.nonzero()[:, 0] + first)
         first += value.shape[0]
-    return TokenPredictions(tokens.log_probs.joined(), torch.cat(scored), torch.cat(sequences), weights, seed)
+    return TokenPredictions(
+        log_probs=tokens.log_probs.joined(),
+        targets=torch.cat(scored),
+        sequences=torch.cat(sequences),
+        sample_weights=weights,
+        seed=seed,
+        nll_by_samples=tokens.curve.nll(),
+    )
 
 
 class _Tokens:
     """Running averages of the probability of each scored token of each batch."""
 
     def __init__(self, shift: bool):
-        self.log_probs = Batches()
+        self.log_probs, self.curve = Batches(), SampleCurve()
         self._shift = shift
 
     def add(self, batch: int, outputs: Any, targets: Tensor | None, log_weights: Tensor) -> None:
@@ -121,6 +131,7 @@ class _Tokens:
         log_probs = torch.stack([_chosen(sample[keep], targets[keep]) for sample in logits])  # (S, tokens)
         check_numbers(log_probs, batch)
         self.log_probs[batch] = log_average(log_probs, log_weights, self.log_probs.get(batch))
+        self.curve.add(batch, log_probs, log_weights)
 
 
 def _aligned(targets: Tensor, shift: bool) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from varlearn.prediction.average import log_average
 from varlearn.prediction.gather import Batches, SampleBatches, as_floats, check_numbers, joined_targets
 from varlearn.prediction.loader_batches import Unpack
+from varlearn.prediction.sample_curve import SampleCurve
 from varlearn.prediction.sample_loop import Request, run
 from varlearn.types import Posterior, Sampler
 
@@ -31,6 +32,7 @@ class RegressionPredictions:
         sample_weights: w_s, shape (S,), summing to 1.
         sample_means: f_s(x), shape (S, N, ...), if they were asked for.
         seed: of the samples.
+        nll_by_samples: NLL of the average over the first s samples, s = 1 .. S, shape (S,); None without `log_density`.
 
     >>> one = torch.ones(1)
     >>> RegressionPredictions(one, 9 * one, 16 * one, None, None, one).std
@@ -45,6 +47,7 @@ class RegressionPredictions:
     sample_weights: Tensor
     sample_means: Tensor | None = None
     seed: int = 0
+    nll_by_samples: Tensor | None = None
 
     @property
     def variance(self) -> Tensor:
@@ -106,6 +109,7 @@ def predict_regression(
         sample_weights=weights,
         sample_means=moments.kept.joined() if keep_samples else None,
         seed=seed,
+        nll_by_samples=moments.curve.nll() if complete else None,
     )
 
 
@@ -114,7 +118,7 @@ class _Moments:
 
     def __init__(self, noise_variance: float | None, keep_samples: bool):
         self.mean, self.epistemic, self.aleatoric = Batches(), Batches(), Batches()
-        self.log_density, self.kept = Batches(), SampleBatches()
+        self.log_density, self.kept, self.curve = Batches(), SampleBatches(), SampleCurve()
         self._noise_variance, self._keep_samples = noise_variance, keep_samples
         self._weight: dict[int, float] = {}
 
@@ -127,6 +131,7 @@ class _Moments:
         if targets is not None and bool((noise > 0).all()):
             densities = _log_density(means, noise, targets.to(means.device))  # (S, B)
             self.log_density[batch] = log_average(densities, log_weights, self.log_density.get(batch))
+            self.curve.add(batch, densities, log_weights)
         if self._keep_samples:
             self.kept.add(batch, means)
 

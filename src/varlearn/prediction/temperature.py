@@ -85,6 +85,53 @@ def calibrate(
     return at(math.exp(best) if lowest < at_mean else 0.0)
 
 
+def temperature_curve(
+    model: nn.Module,
+    posterior: Posterior,
+    loader: Iterable[Any],
+    samples: int = 8,
+    seed: int = 0,
+    *,
+    by: Callable[..., AnyPredictions] = predict,
+    **options: Any,
+) -> list[tuple[float, float]]:
+    """NLL of the averaged predictive against the temperature, from 0 (the mean) to 4 times the posterior's own.
+
+    It shows whether the posterior is too wide (the lowest NLL is at the left) or too narrow. It costs as much as four
+    predictions.
+
+    Args:
+        model: as for `predict`.
+        posterior: with a temperature > 0.
+        loader: data with targets; gives the same batches in every pass.
+        samples: posterior samples at each temperature.
+        seed: names the samples.
+        by: as for `calibrate`.
+        **options: for `by`.
+
+    Returns:
+        Pairs (T, NLL), in the order of T; infinity where the outputs overflow. Empty for a point, and where T is 0.
+
+    >>> import torch
+    >>> from varlearn.posterior import DiagGaussian
+    >>> q = DiagGaussian({"weight": torch.zeros(2, 1)}, {"weight": torch.ones(2, 1)}, ess=1.0)
+    >>> data = [(torch.ones(2, 1), torch.tensor([0, 1]))]  # nothing to learn: the mean's NLL, log 2, is the best
+    >>> [(t, round(nll, 2)) for t, nll in temperature_curve(nn.Linear(1, 2, bias=False), q, data)][0]
+    (0.0, 0.69)
+    """
+    own = getattr(posterior, "temperature", 0.0)
+    if own == 0 or not hasattr(posterior, "at_temperature"):
+        return []
+    points = []
+    for factor in (0.0, 0.0625, 0.25, 1.0, 4.0):
+        tempered = posterior.at_temperature(factor * own)  # type: ignore[attr-defined]
+        try:
+            points.append((factor * own, _nll(by(model, tempered, loader, samples, seed, **options))))
+        except NotANumberError:
+            points.append((factor * own, math.inf))
+    return points
+
+
 def golden_section(loss: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """The lowest loss that golden-section search finds between two places, and where it is.
 

@@ -27,6 +27,7 @@ TITLES = {
     "perplexity": ("perplexity", 3, 1.0),
     "rmse": ("RMSE", 4, 1.0),
     "crps": ("CRPS", 4, 1.0),
+    "coverage90": ("90% intervals cover %", 1, 100.0),
 }
 
 

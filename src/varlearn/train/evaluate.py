@@ -1,7 +1,7 @@
 """The two stages after training: what the posterior says about test and validation examples, and how good that is.
 
-`predict_run` reads `config.json` and `posterior.safetensors` and writes `predictions.safetensors`; `score_run` reads
-that and writes `metrics.json`. Either can be repeated alone.
+`predict_run` reads `config.json` and `posterior.safetensors` and writes `predictions.safetensors` and `analysis.json`;
+`score_run` reads the predictions and writes `metrics.json`. Either can be repeated alone.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from varlearn import metrics, posterior
+from varlearn import posterior
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import write_json
 from varlearn.files.formats import FileFormatError
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
 from varlearn.posterior.binding import write_into
 from varlearn.prediction import (
-    Predictions,
-    RegressionPredictions,
-    TokenPredictions,
     load_predictions,
     predict,
     predict_regression,
     predict_tokens,
     save_predictions,
+    score,
+    score_ood,
 )
 from varlearn.prediction.predictions_file import AnyPredictions
+from varlearn.train.analysis import Predicted, analysis
 from varlearn.train.build import build_batches, build_examples, build_method, build_model, build_ood
 from varlearn.train.config import Run
 from varlearn.train.run_errors import RunFolderError
@@ -98,6 +98,12 @@ def predict_run(
             predictions[f"{set_name}/{source}"] = found
     with writing(folder.predictions):
         save_predictions(predictions, folder.predictions)
+
+    def by(model: nn.Module, tempered: Posterior, *arguments: Any) -> AnyPredictions:
+        return predict_task(task, model, build_method(run).predictor(tempered), *arguments, progress=False)
+
+    found_all = Predicted(run, model, learned, sets, predictions)
+    write_json(folder.analysis, _finite(analysis(found_all, by, root)))
     return folder.predictions
 
 
@@ -159,58 +165,6 @@ def score_run(out: str | Path) -> dict[str, Any]:
     return scores
 
 
-def score(found: AnyPredictions) -> dict[str, Any]:
-    """The scores of predictions with targets; shares and nats, not percent.
-
-    >>> halves = torch.tensor([0.5, 0.5]).log()
-    >>> score(TokenPredictions(halves, torch.zeros(2), torch.zeros(2), torch.ones(1)))["tokens"]
-    2
-    """
-    targets = found.targets
-    assert targets is not None
-    if isinstance(found, TokenPredictions):
-        nll = metrics.nll_per_token(found.log_probs)
-        return {"nll": nll, "perplexity": metrics.perplexity(found.log_probs), "tokens": len(found.log_probs)}
-    if isinstance(found, RegressionPredictions):
-        mean, variance = found.mean.flatten(), found.variance.flatten()
-        assert found.log_density is not None
-        return {
-            "nll": -found.log_density.double().mean().item(),
-            "rmse": metrics.rmse(mean, targets),
-            "crps": metrics.crps_gaussian(mean, variance, targets),
-            "examples": len(targets),
-        }
-    correct = metrics.correct_per_example(found.log_probs, targets)
-    both = 0 < correct.sum() < len(correct)  # AUROC needs right answers and wrong ones
-    return {
-        "accuracy": metrics.accuracy(found.log_probs, targets),
-        "nll": metrics.nll(found.log_probs, targets),
-        "ece": metrics.ece(found.log_probs, targets),
-        "brier": metrics.brier(found.log_probs, targets),
-        "auroc": metrics.misclassification_auroc(found.log_probs, targets) if both else None,
-        "examples": len(targets),
-    }
-
-
-def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
-    """How well the largest probability tells test examples from out-of-domain ones.
-
-    >>> def certain(p):
-    ...     return Predictions(torch.tensor([[p, 1 - p]]).log(), None, torch.zeros(1), torch.ones(1))
-    >>> score_ood(certain(0.9), certain(0.6))["auroc"]
-    1.0
-    """
-    inside, outside = metrics.max_log_prob(test.log_probs), metrics.max_log_prob(other.log_probs)
-    return {
-        "auroc": metrics.auroc(inside, outside),
-        "fpr95": metrics.fpr_at_tpr(inside, outside),
-        "detection_error": metrics.detection_error(inside, outside),
-        "aupr_in": metrics.aupr_in(inside, outside),
-        "aupr_out": metrics.aupr_out(inside, outside),
-        "examples": len(outside),
-    }
-
-
 def predict_task(
     task: Task,
     model: nn.Module,
@@ -240,6 +194,8 @@ def _finite(value: Any) -> Any:
     """JSON has no word for infinity: a string has."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value

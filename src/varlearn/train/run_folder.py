@@ -64,6 +64,11 @@ class RunFolder:
         return self.out / "predictions.safetensors"
 
     @property
+    def analysis(self) -> Path:
+        """What the report shows besides scores."""
+        return self.out / "analysis.json"
+
+    @property
     def metrics(self) -> Path:
         """How good that is."""
         return self.out / "metrics.json"

@@ -148,6 +148,17 @@ class Training:
         """What was learned."""
         return self.method.finish(self, build_batches(self.run, self._examples, train=False))
 
+    def memory(self) -> dict[str, int]:
+        """Bytes of the weights and of the optimizer's state; on a GPU also the largest number allocated so far."""
+        held = [value for state in self.optimizer.state.values() for value in state.values()]
+        found = {
+            "weights": sum(param.numel() * param.element_size() for param in self.model.parameters()),
+            "state": sum(value.numel() * value.element_size() for value in held if isinstance(value, Tensor)),
+        }
+        if self.processes.device.type == "cuda":
+            found["peak"] = torch.cuda.max_memory_allocated(self.processes.device)
+        return found
+
     def state_dict(self) -> dict[str, Any]:
         """All that decides the steps to come."""
         return {

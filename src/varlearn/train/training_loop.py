@@ -173,6 +173,8 @@ class _Loop:
                 learned = final_posterior(training, self.splits)
                 with writing(self.folder.posterior):
                     posterior.save(learned, self.folder.posterior, card=_card(self.run))
+                assert self.timing is not None
+                self.timing.write({"event": "end", "step": training.step, "bytes": training.memory()})
 
     def close(self) -> None:
         """Close the files."""

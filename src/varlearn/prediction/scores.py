@@ -1,0 +1,68 @@
+"""The scores of predictions: what `metrics.json` holds of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from varlearn import metrics
+from varlearn.prediction.classifier import Predictions
+from varlearn.prediction.language_model import TokenPredictions
+from varlearn.prediction.regressor import RegressionPredictions
+
+AnyPredictions = Predictions | RegressionPredictions | TokenPredictions
+
+
+def score(found: AnyPredictions) -> dict[str, Any]:
+    """The scores of predictions with targets; shares and nats, not percent.
+
+    >>> import torch
+    >>> halves = torch.tensor([0.5, 0.5]).log()
+    >>> score(TokenPredictions(halves, torch.zeros(2), torch.zeros(2), torch.ones(1)))["tokens"]
+    2
+    """
+    targets = found.targets
+    assert targets is not None
+    if isinstance(found, TokenPredictions):
+        nll = metrics.nll_per_token(found.log_probs)
+        return {"nll": nll, "perplexity": metrics.perplexity(found.log_probs), "tokens": len(found.log_probs)}
+    if isinstance(found, RegressionPredictions):
+        mean, variance = found.mean.flatten(), found.variance.flatten()
+        targets = targets.flatten()
+        known = found.log_density is not None
+        return {
+            "nll": -found.log_density.double().mean().item() if known else None,  # type: ignore[union-attr]
+            "rmse": metrics.rmse(mean, targets),
+            "crps": metrics.crps_gaussian(mean, variance, targets) if known else None,
+            "coverage90": metrics.interval_coverage(*metrics.gaussian_interval(mean, variance, 0.9), targets),
+            "examples": len(targets),
+        }
+    correct = metrics.correct_per_example(found.log_probs, targets)
+    both = 0 < correct.sum() < len(correct)  # AUROC needs right answers and wrong ones
+    return {
+        "accuracy": metrics.accuracy(found.log_probs, targets),
+        "nll": metrics.nll(found.log_probs, targets),
+        "ece": metrics.ece(found.log_probs, targets),
+        "brier": metrics.brier(found.log_probs, targets),
+        "auroc": metrics.misclassification_auroc(found.log_probs, targets) if both else None,
+        "examples": len(targets),
+    }
+
+
+def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
+    """How well the largest probability tells test examples from out-of-domain ones.
+
+    >>> import torch
+    >>> def certain(p):
+    ...     return Predictions(torch.tensor([[p, 1 - p]]).log(), None, torch.zeros(1), torch.ones(1))
+    >>> score_ood(certain(0.9), certain(0.6))["auroc"]
+    1.0
+    """
+    inside, outside = metrics.max_log_prob(test.log_probs), metrics.max_log_prob(other.log_probs)
+    return {
+        "auroc": metrics.auroc(inside, outside),
+        "fpr95": metrics.fpr_at_tpr(inside, outside),
+        "detection_error": metrics.detection_error(inside, outside),
+        "aupr_in": metrics.aupr_in(inside, outside),
+        "aupr_out": metrics.aupr_out(inside, outside),
+        "examples": len(outside),
+    }
