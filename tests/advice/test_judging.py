@@ -31,7 +31,9 @@ HEALTHY = RunFacts(
     beta2=0.999,
     hess_mean=0.02,
     hess_moved=0.6,
+    params=17_000,
     noise_ratio=0.3,
+    temperature=0.8,
     samples=64,
     nll_mean=0.09,
     nll_averaged=0.08,
@@ -66,11 +68,11 @@ SICK = [
     ("ess_far_from_n", HEALTHY, {"ess": 1.0}),
     ("ess_far_from_n", HEALTHY, {"ess": 1e9}),
     ("batchnorm_not_recalibrated", HEALTHY, {"batchnorm_recalibrated": False}),
-    ("batchnorm_not_recalibrated", HEALTHY, {"batchnorm_recalibrated": None, "batchnorm_shift": 1.8}),
     ("posterior_too_wide", HEALTHY, {"nll_averaged": 0.2, "nll_one_sample": 0.3}),
-    ("posterior_too_wide", MISSING_NLL, {"noise_ratio": 30.0}),
+    ("posterior_too_wide", MISSING_NLL, {"noise_ratio": 30.0, "ess": 100.0}),
+    ("posterior_too_wide", HEALTHY, {"temperature": 0.0, "nll_averaged": 0.09, "disagreement": 0.0}),
     ("posterior_collapsed", HEALTHY, {"disagreement": 1e-7}),
-    ("posterior_collapsed", HEALTHY, {"disagreement": None, "noise_ratio": 1e-6}),
+    ("posterior_collapsed", HEALTHY, {"disagreement": None, "noise_ratio": 1e-7}),
     ("too_few_samples", HEALTHY, {"samples": 1}),
     ("too_few_samples", HEALTHY, {"samples": 4, "nll_one_sample": 0.3}),
     ("too_few_samples", replace(HEALTHY, nll_one_sample=None), {"samples": 2}),
@@ -86,12 +88,13 @@ HARMLESS = [
     {"lr": 0.5, "step": 300, "lr_constant_for": 300},  # a third of the run: the schedule may come
     {"lr": 0.5, "lr_constant_for": 1_000, "step": 50, "steps": 50},
     {"ess": 1_000.0},
-    {"batchnorm_recalibrated": False, "batchnorm_shift": 0.1},
     {"batchnorm_recalibrated": None},
     {"batchnorm_layers": 0, "batchnorm_recalibrated": False},
     {"nll_averaged": 0.1},
     {"nll_averaged": 0.2, "nll_gap_error": 0.2},
-    {"noise_ratio": 30.0},  # the NLL decides where it is known
+    {"noise_ratio": 30.0, "ess": 100.0},  # the NLL decides where it is known
+    {"noise_ratio": 30.0, "nll_mean": None, "params": 2, "ess": 100.0},  # weights near 0
+    {"noise_ratio": 0.02, "hess_moved": 0.0},  # as in finetuning
     {"samples": 8, "nll_one_sample": None},
     {"nll_test": 0.5, "nll_split_error": 0.2},
 ]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from varlearn import IVON
+from varlearn import IVON, VAdamW
 
 
 def trained(steps: int, **kwargs: object) -> IVON:
@@ -59,3 +59,65 @@ def test_diagnostics_change_nothing() -> None:
     opt.diagnostics()
     after = torch.cat([opt.state[p][name] for p in opt.state for name in ("hess", "momentum")])
     assert torch.equal(before, after)
+
+
+def codes(opt: IVON | VAdamW) -> list[str]:
+    return [finding.code for report in opt.diagnostics() for finding in report.findings]
+
+
+def test_findings_are_the_advice_one_by_one() -> None:
+    (report,) = trained(150, betas=(0.9, 0.99999)).diagnostics()
+    assert [finding.code for finding in report.findings] == ["hess_not_learned"]
+    assert report.advice == str(report.findings[0])
+
+
+def test_an_h_that_grew_a_thousandfold_is_named() -> None:
+    opt = trained(1)
+    for state in opt.state.values():
+        state["hess"].fill_(1e3)
+    assert codes(opt) == ["hess_runaway"]
+
+
+def test_steps_dropped_for_nan_are_named() -> None:
+    opt = trained(1)
+    (weight,) = opt.param_groups[0]["params"]
+    for _ in range(11):
+        with opt.sampled_params(train=True):
+            opt.zero_grad()
+            (weight * math.nan).sum().backward()
+        opt.step()
+    assert opt.skipped_steps == 11
+    assert codes(opt) == ["not_finite"]
+
+
+@pytest.mark.parametrize("make", [IVON, VAdamW], ids=lambda cls: cls.__name__)
+def test_a_weight_that_is_not_finite_is_named(make: type) -> None:
+    weight = nn.Parameter(torch.ones(3))
+    opt = make([weight], lr=0.1, **({"ess": 10.0} if make is IVON else {"n": 10, "batch_size": 5}))
+    with opt.sampled_params(train=True):
+        opt.zero_grad()
+        weight.sum().backward()
+    opt.step()
+    assert codes(opt) == []
+    with torch.no_grad():
+        weight[1] = math.inf
+    (finding,) = opt.diagnostics()[0].findings
+    assert (finding.code, finding.sentence) == ("not_finite", "1 weight(s) are NaN or infinite.")
+
+
+def test_variational_adamw_compares_ess_with_n() -> None:
+    weight = nn.Parameter(torch.ones(3))
+    opt = VAdamW([weight], lr=0.1, n=1_000, batch_size=10, ess=1.0)
+    with opt.sampled_params():
+        pass
+    assert "ess_far_from_n" in codes(opt)
+
+
+def test_noise_that_hides_the_weights_is_named() -> None:
+    weight = nn.Parameter(0.1 * torch.ones(100))
+    opt = IVON([weight], lr=0.1, ess=1.0, hess_init=0.1, weight_decay=0.0)  # sigma = 3.2
+    with opt.sampled_params():
+        pass
+    (report,) = opt.diagnostics()
+    assert report.noise_ratio == pytest.approx(31.6, rel=1e-3)
+    assert codes(opt) == ["posterior_too_wide"]

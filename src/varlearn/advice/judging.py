@@ -7,7 +7,7 @@ from varlearn.advice.finding import Finding
 from varlearn.advice.run_facts import RunFacts
 
 CHECKS = (
-    training_checks.not_finite,
+    training_checks.not_finite,  # first: NaN makes all other facts meaningless
     training_checks.summed_loss,
     training_checks.diverged,
     training_checks.hess_runaway,
@@ -35,5 +35,9 @@ def findings(facts: RunFacts) -> tuple[Finding, ...]:
     >>> findings(RunFacts(n=1_000, ess=1_000.0))
     ()
     """
-    found = [finding for check in CHECKS for finding in check(facts)]
+    found: list[Finding] = []
+    for check in CHECKS:
+        found += check(facts)
+        if found and check is training_checks.not_finite:
+            break
     return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))

@@ -11,18 +11,12 @@ from varlearn.advice.run_facts import RunFacts
 
 def batchnorm_not_recalibrated(facts: RunFacts) -> Iterator[Finding]:
     """BatchNorm statistics that belong to other weights than those used to predict."""
-    if not facts.batchnorm_layers or facts.batchnorm_recalibrated:
+    if not facts.batchnorm_layers or facts.batchnorm_recalibrated is not False:
         return
-    shift = facts.batchnorm_shift
-    if shift is None and facts.batchnorm_recalibrated is None:
-        return
-    if shift is not None and shift < limit.BATCHNORM_SHIFT:
-        return
-    where = f", {shift:.2g} standard deviations from those of the final weights" if shift is not None else ""
     yield Finding(
         "batchnorm_not_recalibrated",
         "warning",
-        f"{facts.batchnorm_layers} BatchNorm layer(s) use statistics gathered while training{where}.",
+        f"{facts.batchnorm_layers} BatchNorm layer(s) still have the statistics that were gathered while training.",
         "They were gathered at sampled weights, one sample per step, and do not fit the mean.",
         "Call varlearn.recalibrate_batchnorm(model, train_loader) once before predicting.",
     )
@@ -30,6 +24,15 @@ def batchnorm_not_recalibrated(facts: RunFacts) -> Iterator[Finding]:
 
 def posterior_too_wide(facts: RunFacts) -> Iterator[Finding]:
     """A posterior whose average predicts worse than its mean."""
+    if _is_cold(facts):
+        yield Finding(
+            "posterior_too_wide",
+            "note",
+            f"The temperature that fits the validation data best is {facts.temperature:.2g}.",
+            "The mean predicts better than the average over samples, so predictions are those of the mean.",
+            "Raise ess, or train longer, to get a posterior that is worth averaging over.",
+        )
+        return
     mean, averaged = facts.nll_mean, facts.nll_averaged
     change = "Lower the temperature with varlearn.calibrate(model, posterior, validation_loader), or raise ess."
     if mean is not None and averaged is not None:
@@ -42,7 +45,7 @@ def posterior_too_wide(facts: RunFacts) -> Iterator[Finding]:
                 "The posterior is wider than the loss allows, so samples predict worse than the mean.",
                 change,
             )
-    elif facts.noise_ratio is not None and facts.noise_ratio > limit.WIDE_NOISE:
+    elif _is_noise(facts):
         yield Finding(
             "posterior_too_wide",
             "warning",
@@ -54,9 +57,11 @@ def posterior_too_wide(facts: RunFacts) -> Iterator[Finding]:
 
 def posterior_collapsed(facts: RunFacts) -> Iterator[Finding]:
     """A posterior so narrow that all samples are the mean."""
-    disagreement, noise = facts.disagreement, facts.noise_ratio
-    if disagreement is not None and disagreement < limit.DISAGREEMENT:
-        what = f"Samples of the posterior disagree by {disagreement:.1g} {_unit(facts)} on average."
+    disagreement, n, noise = facts.disagreement, facts.n, facts.noise_ratio
+    if _is_cold(facts):
+        return
+    if disagreement is not None and n is not None and disagreement * n < limit.DISAGREEMENT:
+        what = f"Samples of the posterior disagree by {disagreement:.1g} nats per example."
     elif disagreement is None and noise is not None and noise < limit.NARROW_NOISE:
         what = f"sigma is {noise:.1g} times as large as the weights."
     else:
@@ -132,5 +137,13 @@ def test_data_unlike_training(facts: RunFacts) -> Iterator[Finding]:
     )
 
 
-def _unit(facts: RunFacts) -> str:
-    return "of the variance" if facts.task == "regression" else "nats"
+def _is_cold(facts: RunFacts) -> bool:
+    """Whether calibration has replaced the average by the mean."""
+    return facts.temperature is not None and facts.temperature < limit.TEMPERATURE
+
+
+def _is_noise(facts: RunFacts) -> bool:
+    """Whether sigma hides the weights. Weights near 0 alone do not count: ess must be small, too."""
+    if facts.noise_ratio is None or facts.params is None or facts.ess is None:
+        return False
+    return facts.noise_ratio > limit.WIDE_NOISE and facts.ess < facts.params

@@ -33,20 +33,21 @@ class RunFacts:
         beta2: average of h.
         hess_mean: mean of h.
         hess_moved: mean of |h - h0| / (h0 + delta).
+        params: trainable weights.
         noise_ratio: root mean square of sigma divided by that of the weights.
+        temperature: of the posterior, where it was fitted to validation data.
         samples: posterior samples that predictions are averaged over.
         nll_mean: NLL at the mean of the posterior, on validation data where there are any.
         nll_averaged: NLL averaged over samples, on the same examples.
         nll_gap_error: standard error of nll_averaged - nll_mean over the examples.
         nll_one_sample: mean NLL of a single sample, on the same examples.
-        disagreement: mean mutual information between prediction and weights, in nats; for a regression, the share of
-            the predictive variance that comes from the weights.
+        disagreement: mean mutual information between prediction and weights, in nats; for a regression the mean of
+            log(total variance / noise variance) / 2.
         batchnorm_layers: BatchNorm layers with running statistics.
         batchnorm_recalibrated: whether their statistics were recomputed at the final weights.
-        batchnorm_shift: distance of the running means from those at the final weights, in standard deviations.
         noise_variance: of the targets around the prediction, mean over examples (regression).
         squared_error: mean squared error of the prediction (regression).
-        input_shift: distance of the test inputs' mean from the training inputs' mean, in standard deviations.
+        input_shift: how far test inputs lie from training inputs, in standard deviations; see `metrics.input_shift`.
         nll_validation: NLL on validation data.
         nll_test: NLL on test data, of the same predictor.
         nll_split_error: standard error of nll_test - nll_validation.
@@ -75,7 +76,9 @@ class RunFacts:
     beta2: float | None = None
     hess_mean: float | None = None
     hess_moved: float | None = None
+    params: int | None = None
     noise_ratio: float | None = None
+    temperature: float | None = None
     samples: int | None = None
     nll_mean: float | None = None
     nll_averaged: float | None = None
@@ -84,7 +87,6 @@ class RunFacts:
     disagreement: float | None = None
     batchnorm_layers: int | None = None
     batchnorm_recalibrated: bool | None = None
-    batchnorm_shift: float | None = None
     noise_variance: float | None = None
     squared_error: float | None = None
     input_shift: float | None = None

@@ -99,6 +99,8 @@ def hess_not_learned(facts: RunFacts) -> Iterator[Finding]:
     moved, step = facts.hess_moved, facts.step
     if moved is None or step is None or step < limit.STEPS_TO_JUDGE or moved >= limit.HESS_MOVED:
         return
+    if facts.noise_ratio is not None and facts.noise_ratio < limit.LITTLE_NOISE:
+        return
     beta2 = facts.beta2
     reach = f" beta2={beta2:g} lets h forget {1.0 - beta2**step:.1%} of its start in that time." if beta2 else ""
     yield Finding(

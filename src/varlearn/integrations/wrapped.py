@@ -92,7 +92,7 @@ def diagnostics(optimizer: Any) -> dict[str, float]:
         f"{optimizer.rule.name}/{number}/{name}": float(value)
         for number, group in enumerate(groups)
         for name, value in group.items()
-        if name != "advice"
+        if name not in ("advice", "findings")
     }
 
 

@@ -43,7 +43,7 @@ class VariationalMethod(Method[S]):
         diagnose = getattr(training.optimizer, "diagnostics", None)
         if diagnose is None:
             return {}
-        groups = [{k: v for k, v in asdict(group).items() if v is not None} for group in diagnose()]
+        groups = [{k: v for k, v in asdict(group).items() if v is not None and k != "findings"} for group in diagnose()]
         return groups[0] if len(groups) == 1 else {str(number): group for number, group in enumerate(groups)}
 
 

@@ -42,6 +42,7 @@ from varlearn.metrics.classification import (
     predictive_entropy,
     top_k_accuracy,
 )
+from varlearn.metrics.data_shift import input_shift
 from varlearn.metrics.glue_scores import matthews_correlation, spearman
 from varlearn.metrics.inputs import from_probs
 from varlearn.metrics.language import nll_per_token, perplexity
@@ -89,6 +90,7 @@ __all__ = [
     "gaussian_interval",
     "gaussian_nll",
     "gaussian_nll_per_example",
+    "input_shift",
     "interval_coverage",
     "matthews_correlation",
     "max_log_prob",

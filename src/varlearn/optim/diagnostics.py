@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from varlearn.advice import Finding, RunFacts, findings
 from varlearn.core import update
 from varlearn.core.shards import local
 from varlearn.optim.objective import prior_mean
@@ -32,13 +33,15 @@ class GroupDiagnostics:
         std_mean: mean of sigma.
         std_min: smallest sigma.
         std_max: largest sigma.
+        noise_ratio: root mean square of sigma divided by that of the mean weights.
         clipped: fraction of entries whose preconditioned gradient reaches the clip radius.
         effective_step: root mean square of the next change of the mean, alpha * clip((gbar + delta m) / (h + delta)).
         by_native: parameters (tensors) that the native engine computes.
         by_foreach: parameters that the foreach engine computes.
         by_loop: parameters that the reference loop computes.
         converted: gradients of the last step that were first copied into another memory order or dtype, in all groups.
-        advice: what to change if h does not move, else None.
+        advice: what is wrong with the run so far and what to change, in words; None if nothing was found.
+        findings: the same, one by one.
     """
 
     params: int
@@ -51,6 +54,7 @@ class GroupDiagnostics:
     std_mean: float
     std_min: float
     std_max: float
+    noise_ratio: float
     clipped: float
     effective_step: float
     by_native: int
@@ -58,6 +62,7 @@ class GroupDiagnostics:
     by_loop: int
     converted: int
     advice: str | None
+    findings: tuple[Finding, ...] = ()
 
 
 @torch.no_grad()
@@ -97,6 +102,9 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any], engines: dict[s
                     _largest(std),
                     (direction.abs() >= radius).sum().double(),
                     moves.double().square().sum(),
+                    std.double().square().sum(),
+                    local(state.get("mean", param)).double().square().sum(),
+                    (~hess.isfinite() | ~moves.isfinite()).sum().double(),
                 ]
             ).cpu()
         )
@@ -104,6 +112,22 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any], engines: dict[s
     total, least, most = (combined(params, table, how).tolist() for how in ("sum", "min", "max"))
     step = max(optimizer.state[param]["step"] for param in params)
     moved = total[4] / count / scale
+    noise_ratio = math.sqrt(total[10] / total[11]) if total[11] > 0.0 else math.inf
+    found = findings(
+        RunFacts(
+            step=step,
+            skipped_steps=getattr(optimizer, "skipped_steps", None),
+            nonfinite_weights=int(total[12]),
+            ess=ess,
+            hess_init=float(group["hess_init"]),
+            weight_decay=weight_decay,
+            beta2=float(group["betas"][1]),
+            hess_mean=total[0] / count,
+            hess_moved=moved,
+            params=count,
+            noise_ratio=noise_ratio,
+        )
+    )
     return GroupDiagnostics(
         params=count,
         step=step,
@@ -115,13 +139,15 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any], engines: dict[s
         std_mean=total[5] / count,
         std_min=least[6],
         std_max=most[7],
+        noise_ratio=noise_ratio,
         clipped=total[8] / count,
         effective_step=lr * math.sqrt(total[9] / count),
         by_native=engines["native"],
         by_foreach=engines["foreach"],
         by_loop=engines["loop"],
         converted=engines["converted"],
-        advice=_advice(moved, step, float(group["betas"][1])),
+        advice="\n".join(map(str, found)) or None,
+        findings=found,
     )
 
 
@@ -137,14 +163,3 @@ def _direction(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> T
     offset = local(state.get("mean", param)) - prior_mean(state, group)
     precision = update.precision(local(state["hess"]), weight_decay)
     return (local(state["momentum"]) / debias).add_(offset, alpha=weight_decay).div_(precision)
-
-
-def _advice(moved: float, step: int, beta2: float) -> str | None:
-    if step < 100 or moved >= 0.02:
-        return None
-    reach = 1.0 - beta2**step
-    return (
-        f"h has moved {moved:.2%} from hess_init in {step} steps, so sigma is still the first guess and averaging "
-        f"over samples may be worse than the mean; beta2={beta2:g} lets h forget {reach:.1%} of its start in that "
-        f"time. Use a smaller beta2 (about 1 - 1/steps), or varlearn.presets.auto(n, steps)"
-    )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from varlearn.advice import Finding, RunFacts, findings
 from varlearn.core.shards import local
 from varlearn.optim.objective import HasPosterior
 from varlearn.optim.prior_widths import mean_squares
@@ -45,6 +46,8 @@ class VAdamWDiagnostics:
         by_foreach: parameters that the foreach engine computes.
         by_loop: parameters that the reference loop computes.
         converted: gradients of the last step that were first copied into another memory order or dtype, in all groups.
+        advice: what is wrong with the run so far and what to change, in words; None if nothing was found.
+        findings: the same, one by one.
     """
 
     params: int
@@ -62,6 +65,8 @@ class VAdamWDiagnostics:
     by_foreach: int
     by_loop: int
     converted: int
+    advice: str | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 @torch.no_grad()
@@ -88,18 +93,34 @@ def _diagnose_group(
         variance = 1.0 / (ess * (part + delta))
         std = variance.sqrt()
         decided = (1.0 - variance * (ess * delta)).sum()
-        table.append(torch.stack([std.sum(), decided, (part * variance).sum() / 2.0]).cpu())
-        entries.append(part[:: max(1, part.numel() // _SAMPLED)].cpu())
         mean = local(optimizer.state[param].get("mean", param.detach()))
+        bad = (~variance.isfinite() | ~mean.flatten().isfinite()).sum().double()
+        sums = [std.sum(), decided, (part * variance).sum() / 2.0, variance.sum(), mean.double().square().sum(), bad]
+        table.append(torch.stack(sums).cpu())
+        entries.append(part[:: max(1, part.numel() // _SAMPLED)].cpu())
         noise, weight = (math.sqrt(mean_squares([each], [param])[0]) for each in (std, mean))
         if weight > 0.0:
             noises.append(noise / weight)
-    std_sum, decided_sum, rise = combined(params, torch.stack(table), "sum").tolist()
+    std_sum, decided_sum, rise, squares, weights, bad = combined(params, torch.stack(table), "sum").tolist()
     count = sum(param.numel() for param in params)
+    step = max(int(optimizer.state[param]["step"]) for param in params)
+    found = findings(
+        RunFacts(
+            n=int(group["n"]),
+            batch_size=int(group["batch_size"]),
+            step=step,
+            steps=group["steps"],
+            skipped_steps=getattr(optimizer, "skipped_steps", None),
+            nonfinite_weights=int(bad),
+            ess=ess,
+            params=count,
+            noise_ratio=math.sqrt(squares / weights) if weights > 0.0 else math.inf,
+        )
+    )
     low, median, high = _quantiles(torch.cat(entries))
     return VAdamWDiagnostics(
         params=count,
-        step=max(int(optimizer.state[param]["step"]) for param in params),
+        step=step,
         ess=ess,
         curvature_low=low,
         curvature_median=median,
@@ -113,6 +134,8 @@ def _diagnose_group(
         by_foreach=engines["foreach"],
         by_loop=engines["loop"],
         converted=engines["converted"],
+        advice="\n".join(map(str, found)) or None,
+        findings=found,
     )
 
 

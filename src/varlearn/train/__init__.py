@@ -13,6 +13,7 @@ from varlearn.train.run_errors import Interrupted, NonFiniteLossError, PeerError
 if TYPE_CHECKING:
     from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
     from varlearn.train.log import Logger, open_logger
+    from varlearn.train.run_advice import advise_run, facts_of_run
     from varlearn.train.run_folder import RunFolder
     from varlearn.train.training_loop import fit
 
@@ -30,6 +31,8 @@ __all__ = [
     "RunFolderError",
     "Train",
     "WriteError",
+    "advise_run",
+    "facts_of_run",
     "fit",
     "from_json",
     "load_run_predictions",
@@ -46,6 +49,8 @@ def __getattr__(name: str) -> Any:
             return import_module("varlearn.train.training_loop").fit
         case "load_run_predictions" | "predict_run" | "score_run":
             return getattr(import_module("varlearn.train.evaluate"), name)
+        case "advise_run" | "facts_of_run":
+            return getattr(import_module("varlearn.train.run_advice"), name)
         case "RunFolder":
             return import_module("varlearn.train.run_folder").RunFolder
         case "Logger" | "open_logger":

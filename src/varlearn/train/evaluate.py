@@ -103,7 +103,7 @@ def predict_run(
         return predict_task(task, model, build_method(run).predictor(tempered), *arguments, progress=False)
 
     found_all = Predicted(run, model, learned, sets, predictions)
-    write_json(folder.analysis, _finite(analysis(found_all, by, root)))
+    write_json(folder.analysis, finite(analysis(found_all, by, root)))
     return folder.predictions
 
 
@@ -144,7 +144,7 @@ def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
 
 
 def score_run(out: str | Path) -> dict[str, Any]:
-    """Score the predictions of a run, write `metrics.json`, and return what it holds.
+    """Score the predictions of a run, write `metrics.json`, and return what it holds. See also `advise_run`.
 
     The result has "mean" and "averaged", each with the scores of the task on the test set, and for out-of-domain sets
     "ood", by name. A run with validation data also has "validation", with "mean" and "averaged" on these, and the
@@ -161,7 +161,7 @@ def score_run(out: str | Path) -> dict[str, Any]:
     if validation is not None:
         scores[VALIDATION] = {source: score(found) for source, found in validation.items()}
         scores["temperature"] = getattr(posterior.load(folder.posterior), "temperature", None)
-    write_json(folder.metrics, _finite(scores))
+    write_json(folder.metrics, finite(scores))
     return scores
 
 
@@ -190,12 +190,16 @@ def predict_task(
             return predict_regression(model, source, batches, samples, seed, progress=progress)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no word for infinity: a string has."""
+def finite(value: Any) -> Any:
+    """The same with NaN and infinity as strings, which JSON cannot hold as numbers.
+
+    >>> finite({"nll": float("inf"), "names": ["a"]})
+    {'nll': 'inf', 'names': ['a']}
+    """
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value

@@ -73,6 +73,11 @@ class RunFolder:
         """How good that is."""
         return self.out / "metrics.json"
 
+    @property
+    def advice(self) -> Path:
+        """What is wrong with the run, in words."""
+        return self.out / "advice.json"
+
     @contextlib.contextmanager
     def opened(self, run: Run, *, resume: bool) -> Iterator[None]:
         """Make the folder for a new run, or check that it is this run's, and keep other processes out meanwhile.

@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from torch import Tensor
+
 from varlearn.data.examples import Examples
+from varlearn.metrics import input_shift
 from varlearn.train.build import build_examples, build_training
 from varlearn.train.config import Run
 from varlearn.train.processes import Processes
+
+_COMPARED = 1_000  # examples of each split
 
 
 class Splits(NamedTuple):
@@ -20,6 +25,8 @@ class Splits(NamedTuple):
     """To measure on while training."""
     name: Literal["validation", "test"]
     """The split that `measured` is. Test examples are measured, and nothing is chosen by them."""
+    input_shift: float | None = None
+    """Distance of the test inputs from the training inputs; None for texts."""
 
 
 def build_splits(run: Run, mine: Processes, root: Path | None = None) -> Splits:
@@ -41,4 +48,17 @@ def build_splits(run: Run, mine: Processes, root: Path | None = None) -> Splits:
 def _splits(run: Run, root: Path | None) -> Splits:
     train, validation = build_training(run, root)
     test = build_examples(run, "test", root)  # always: missing test data should stop a run before it is trained
-    return Splits(train, test, "test") if validation is None else Splits(train, validation, "validation")
+    shift = _input_shift(train, test)
+    if validation is None:
+        return Splits(train, test, "test", shift)
+    return Splits(train, validation, "validation", shift)
+
+
+def _input_shift(train: Examples, test: Examples) -> float | None:
+    """Of up to a thousand or two evenly spaced examples of each."""
+    parts = []
+    for examples in (train, test):
+        if examples.kind not in ("image", "table") or not isinstance(examples.inputs, Tensor) or len(examples) < 2:
+            return None
+        parts.append(examples.inputs[:: max(1, len(examples) // _COMPARED)])
+    return input_shift(*parts) if parts[0].shape[1:] == parts[1].shape[1:] else None

@@ -203,6 +203,8 @@ class _Loop:
             record: dict[str, Any] = {"step": training.step, "epoch": training.epoch}
             record |= {"loss": self.losses / self.count, "lr": training.optimizer.param_groups[0]["lr"]}
             record["skipped"] = training.skipped
+            if training.step == min(self.run.train.log_every, training.facts.steps):
+                record["facts"] = self._facts()
             if diagnostics := training.method.diagnostics(training):
                 record[training.method.name] = diagnostics
             self.losses, self.count = 0.0, 0
@@ -215,6 +217,13 @@ class _Loop:
                 with self.mine.together():
                     if self.mine.writes:
                         self.folder.checkpoints.save_best(self._state())
+
+    def _facts(self) -> dict[str, Any]:
+        """What advice about the run needs and its other files do not have."""
+        facts, examples = self.training.facts, self.splits.train
+        known = {"task": facts.task, "n": facts.n, "batch_size": facts.batch_size, "steps": facts.steps}
+        known |= {"classes": len(examples.classes) or examples.vocab or None, "input_shift": self.splits.input_shift}
+        return {name: value for name, value in known.items() if value is not None}
 
     def _due(self, every: int | None) -> bool:
         """At the last step always; else every so many steps, None for every epoch and 0 for no more than that."""
