@@ -10,17 +10,17 @@ from torch.nn.functional import cross_entropy
 from tests.train.tiny import load, tiny_run
 from varlearn.methods import Facts
 from varlearn.posterior import DiagGaussian, Point
-from varlearn.train.build import build_batches, build_method, build_model
+from varlearn.train.build import build_batches, build_method, build_model, build_parts, compile_in_place
 from varlearn.train.config import Data, Model, Run
 from varlearn.train.processes import Processes
-from varlearn.train.training import Training, compile_in_place
+from varlearn.train.training import Training
 
 ALONE = Processes(0, 1, torch.device("cpu"))
 
 
 def training_of(run: Run, seed: int = 0) -> Training:
     torch.manual_seed(seed)
-    return Training(run, load(run.data.name, "train"), ALONE)
+    return Training(build_parts(run, load(run.data.name, "train"), ALONE), ALONE)
 
 
 def advance(training: Training, steps: int) -> list[float]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,14 @@ from torch import nn
 from varlearn import data
 from varlearn.data.batches import Batches
 from varlearn.data.examples import Examples
-from varlearn.methods import Method, Task, named
+from varlearn.methods import Facts, Method, Task, named
 from varlearn.models.model_table import MODELS, ModelRow
 from varlearn.train.config import Run
-from varlearn.train.tasks import MeanVariance, task_of
+from varlearn.train.processes import Processes
+from varlearn.train.tasks import MeanVariance, mean_loss, task_of
+from varlearn.train.training_parts import TrainingParts
+
+_COMPILATIONS = 8  # of a block: other shapes, with gradients and without
 
 
 def build_training(run: Run, root: Path | None = None) -> tuple[Examples, Examples | None]:
@@ -144,6 +150,32 @@ def _reads(row: ModelRow, kind: str, task: Task) -> bool:
     return kind in row.reads and (task != "regression" or "outputs" in row.takes)
 
 
+def build_parts(run: Run, examples: Examples, processes: Processes) -> TrainingParts:
+    """What the training of a run is made of.
+
+    Args:
+        run: the configuration.
+        examples: to learn from.
+        processes: this process among its peers.
+    """
+    task = task_of(examples)
+    batches = build_batches(run, examples, train=True, rank=processes.rank, world=processes.world)
+    terms = run.data.context if task == "language" else 1  # of the loss, per example
+    facts = Facts(
+        n=len(examples),
+        batch_size=run.data.batch_size * terms * run.train.accumulate * processes.world,
+        steps=run.train.steps or max(1, run.train.epochs * len(batches) // run.train.accumulate),
+        task=task,
+        seed=run.seed,
+        max_grad_norm=run.train.max_grad_norm,
+    )
+    method, model = build_method(run), build_model(run, examples).to(processes.device)
+    if run.model.compile:
+        compile_in_place(model)
+    plain = build_batches(run, examples, train=False)
+    return TrainingParts(model, method, facts, run.train, batches, plain, partial(mean_loss, task))
+
+
 def build_method(run: Run) -> Method[Any]:
     """The run's method, at its beginning.
 
@@ -151,3 +183,18 @@ def build_method(run: Run) -> Method[Any]:
     'IVON'
     """
     return named(run.optim.name)(run.optim)
+
+
+def compile_in_place(model: nn.Module) -> None:
+    """Compile a network block by block where it has blocks, since few of them differ; names of weights stay.
+
+    Blocks of one class share their code, and PyTorch counts by code how often it compiles before it gives up: eight
+    times, which a network whose blocks have three shapes, in training and in evaluation with two sizes of batches,
+    exceeds. The limit is raised to eight for each block.
+    """
+    parts = list(getattr(model, "blocks", [model]))
+    config = importlib.import_module("torch._dynamo.config")  # takes a second: not at the top
+    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    setattr(config, limit, max(getattr(config, limit), _COMPILATIONS * len(parts)))
+    for part in parts:
+        part.compile(dynamic=False)

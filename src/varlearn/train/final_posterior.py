@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
-from varlearn.data.examples import Examples
+from varlearn.methods import Batch
 from varlearn.posterior import DiagGaussian, LowRankGaussian
 from varlearn.prediction import calibrate
 from varlearn.prediction.predictions_file import AnyPredictions
-from varlearn.train.build import build_batches
+from varlearn.train.config import Run
 from varlearn.train.evaluate import predict_task
-from varlearn.train.splits import Splits
 from varlearn.train.training import Training
 from varlearn.types import Posterior
 
 
-def final_posterior(training: Training, splits: Splits) -> Posterior:
+def final_posterior(run: Run, training: Training, validation: Iterable[Batch] | None) -> Posterior:
     """What a finished training has learned; where there are validation examples, at the temperature that fits them.
 
     The temperature is fitted with the samples and the seed that predictions of the run have. Called in one process.
 
     Args:
+        run: its settings.
         training: the run, with its final weights.
-        splits: its examples.
+        validation: held-out examples, or None.
     """
-    learned, run = training.posterior(), training.run
-    if isinstance(learned, (DiagGaussian, LowRankGaussian)):
-        facts = training.facts
-        origin = replace(learned.origin, method=run.optim.name, n=facts.n, batch_size=facts.batch_size)
-        learned = replace(learned, origin=origin)
-    if splits.name == "test" or not hasattr(learned, "at_temperature"):
+    learned = learned_posterior(training)
+    if validation is None or not hasattr(learned, "at_temperature"):
         return learned
-    return _calibrated(training, learned, splits.measured)
-
-
-def _calibrated(training: Training, learned: Posterior, validation: Examples) -> Posterior:
-    run, task, method = training.run, training.task, training.method
 
     def by(model: nn.Module, posterior: Posterior, *arguments: Any) -> AnyPredictions:
-        return predict_task(task, model, method.predictor(posterior), *arguments, progress=False)
+        return predict_task(
+            training.facts.task, model, training.method.predictor(posterior), *arguments, progress=False
+        )
 
-    batches = build_batches(run, validation, train=False)
-    return calibrate(training.model, learned, batches, run.evaluate.samples, run.seed, by=by)
+    return calibrate(training.model, learned, validation, run.evaluate.samples, run.seed, by=by)
+
+
+def learned_posterior(training: Training) -> Posterior:
+    """What a finished training has learned, at temperature 1, with its origin."""
+    learned, facts = training.posterior(), training.facts
+    if not isinstance(learned, (DiagGaussian, LowRankGaussian)):
+        return learned
+    origin = replace(learned.origin, method=training.method.name, n=facts.n, batch_size=facts.batch_size)
+    return replace(learned, origin=origin)

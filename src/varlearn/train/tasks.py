@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,7 @@ from torch.nn.functional import cross_entropy, softplus
 
 from varlearn.data.examples import Examples
 from varlearn.methods import Task
-
-Autocast = Callable[[], torch.autocast]
+from varlearn.prediction.language_model import IGNORE
 
 
 class MeanVariance(nn.Module):
@@ -62,17 +62,24 @@ def mean_loss(task: Task, outputs: Tensor | tuple[Tensor, Tensor], targets: Tens
 
 @torch.no_grad()
 def score_at_weights(
-    model: nn.Module, task: Task, batches: Iterable[tuple[Tensor, Tensor]], device: torch.device, autocast: Autocast
+    model: nn.Module,
+    forward: Callable[[Any], Any],
+    loss: Callable[[Any, Tensor], Tensor],
+    batches: Iterable[tuple[Any, Tensor]],
 ) -> Tensor:
     """Sums over batches, at the weights as they are: (NLL, correct or squared error, count), float64 on the CPU.
 
     Sums of several processes add up; `as_scores` makes scores of them.
 
+    Args:
+        model: is in evaluation mode meanwhile.
+        forward: from the inputs of a batch to the outputs of the model.
+        loss: from outputs and targets to the mean loss.
+        batches: pairs (inputs, targets).
+
     >>> batch = torch.tensor([[2.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 1])  # logits; the second is wrong
-    >>> cpu = torch.device("cpu")
-    >>> score_at_weights(nn.Identity(), "classification", [batch], cpu, lambda: torch.autocast("cpu", enabled=False))[
-    ...     1:
-    ... ]
+    >>> net = nn.Identity()
+    >>> score_at_weights(net, net, cross_entropy, [batch])[1:]
     tensor([1., 2.], dtype=torch.float64)
     """
     sums = torch.zeros(3, dtype=torch.float64)
@@ -80,15 +87,14 @@ def score_at_weights(
     model.eval()
     try:
         for inputs, targets in batches:
-            inputs, targets = inputs.to(device), targets.to(device)
-            with autocast():
-                outputs = model(inputs)
-            count = targets.numel()
-            nll = mean_loss(task, outputs, targets).double() * count
-            if isinstance(outputs, tuple):
-                hits = (outputs[0].double() - targets.view_as(outputs[0])).square().sum()
+            outputs = forward(inputs)
+            first = outputs[0] if isinstance(outputs, tuple) else outputs
+            targets = targets.to(first.device)
+            if targets.is_floating_point():
+                hits, count = (first.double() - targets.view_as(first)).square().sum(), targets.numel()
             else:
-                hits = (outputs.argmax(-1) == targets).sum()
+                hits, count = (first.argmax(-1) == targets).sum(), int((targets != IGNORE).sum())
+            nll = loss(outputs, targets).double() * count
             sums += torch.stack([nll, hits.double(), torch.tensor(float(count), device=nll.device).double()]).cpu()
     finally:
         for module, mode in modes.items():

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from varlearn.data.batches import Batches
-from varlearn.data.examples import Examples
-from varlearn.methods import Batch, Facts
-from varlearn.train.build import build_batches, build_method, build_model
-from varlearn.train.config import Run
+from varlearn.methods import Batch
+from varlearn.prediction.loader_batches import arguments, move, outputs_of
 from varlearn.train.processes import Processes
 from varlearn.train.schedule import lr_factor
-from varlearn.train.tasks import Task, as_scores, mean_loss, score_at_weights, task_of
+from varlearn.train.tasks import as_scores, score_at_weights
+from varlearn.train.training_parts import PassBatches, TrainingParts
 from varlearn.types import Posterior
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-_COMPILATIONS = 8  # of a block: other shapes, with gradients and without
 
 
 class Training:
@@ -33,64 +28,61 @@ class Training:
     and step s takes the batches s * accumulate onwards. Nothing else about the data needs to be saved.
 
     Args:
-        run: the configuration.
-        examples: to learn from.
+        parts: the network, its method and its data.
         processes: this process among its peers.
 
     Attributes:
+        model: the network.
         method: how steps are taken, and what results.
         facts: what the method knows about the run.
         step: optimizer steps taken.
         skipped: steps that were dropped for NaN or infinite gradients.
 
-    >>> from varlearn.train.config import Data, Model, Optim, Train
+    >>> from varlearn.data.examples import Examples
+    >>> from varlearn.train.build import build_parts
+    >>> from varlearn.train.config import Data, Model, Optim, Run, Train
     >>> examples = Examples(torch.ones(4, 1), torch.tensor([0, 1, 0, 1]), ("a", "b"), "table")
     >>> run = Run(model=Model("mlp", 2), data=Data(batch_size=2), optim=Optim("sgd"), train=Train(epochs=3))
-    >>> training = Training(run, examples, Processes(0, 1, torch.device("cpu")))
+    >>> alone = Processes(0, 1, torch.device("cpu"))
+    >>> training = Training(build_parts(run, examples, alone), alone)
     >>> _ = training.gradients()
     >>> training.update()
     >>> training.step, training.facts.steps, training.epoch  # 2 batches make an epoch
     (1, 6, 0.5)
     """
 
-    def __init__(self, run: Run, examples: Examples, processes: Processes) -> None:
-        self.run, self.processes = run, processes
-        self.task: Task = task_of(examples)
-        self._examples = examples
-        self._batches = build_batches(run, examples, train=True, rank=processes.rank, world=processes.world)
-        self._stream: Iterator[tuple[Tensor, Tensor]] | None = None
+    def __init__(self, parts: TrainingParts, processes: Processes) -> None:
+        self.parts, self.processes = parts, processes
+        self.model, self.method, self.facts = parts.model, parts.method, parts.facts
+        self._stream: Iterator[Batch] | None = None
         self._synchronize = True  # whether the micro-batch at hand is the last of its step
-        self.facts = self._facts()
-        self.method = build_method(run)
-        self.model = build_model(run, examples).to(processes.device)
         self.optimizer = self.method.optimizer(self.model, self.facts)
-        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=run.train.precision == "fp16")
+        self._peak_lr = float(self.optimizer.param_groups[0]["lr"])  # the method may have chosen it by the weights
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=parts.train.precision == "fp16")
         self.step, self.skipped = 0, 0
-        if run.model.compile:
-            compile_in_place(self.model)
         self._network = self._parallel()
 
     @property
     def epoch(self) -> float:
         """Passes over the data so far."""
-        return self.step * self.run.train.accumulate / len(self._batches)
+        return self.step * self.parts.train.accumulate / len(self.parts.batches)
 
     def ends_epoch(self) -> bool:
         """Whether the last step finished a pass over the data."""
-        accumulate, size = self.run.train.accumulate, len(self._batches)
+        accumulate, size = self.parts.train.accumulate, len(self.parts.batches)
         return self.step * accumulate // size > (self.step - 1) * accumulate // size
 
     def lr(self) -> float:
         """The learning rate of the next step."""
-        return self.run.optim.lr * lr_factor(self.run.train, self.step, self.facts.steps)
+        return self._peak_lr * lr_factor(self.parts.train, self.step, self.facts.steps)
 
     def gradients(self) -> Tensor:
         """Forward and backward of one step; returns the mean loss of this process, before anything is updated."""
         if self._stream is None:
-            self._stream = stream(self._batches, self.step * self.run.train.accumulate)
+            self._stream = stream(self.parts.batches, self.step * self.parts.train.accumulate)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr()
-        accumulate = self.run.train.accumulate
+        accumulate = self.parts.train.accumulate
         self._network.train()
         self.optimizer.zero_grad()
         losses = []
@@ -112,7 +104,7 @@ class Training:
             alone = self._network.no_sync()
         with alone:
             loss = self._loss(self._network, batch)
-            self.scaler.scale(loss * (1.0 / self.run.train.accumulate if share is None else share)).backward()
+            self.scaler.scale(loss * (1.0 / self.parts.train.accumulate if share is None else share)).backward()
         return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
@@ -122,7 +114,7 @@ class Training:
     def update(self) -> None:
         """Clip, take the step, and count it."""
         before = self._skipped_steps()
-        norm = self.run.train.max_grad_norm
+        norm = self.parts.train.max_grad_norm
         if norm is not None and not self.method.clips_itself:
             self.scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), norm)
@@ -134,19 +126,25 @@ class Training:
         if self.ends_epoch():
             self.method.after_epoch(self)
 
-    def evaluate(self, batches: Batches) -> dict[str, float]:
+    def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
         """Scores at the mean, over the batches of all processes."""
-        sums = score_at_weights(self.model, self.task, batches, self.processes.device, self.autocast)
-        return as_scores(self.task, self.processes.total(sums))
+        sums = score_at_weights(self.model, self.forward, self.parts.loss, batches)
+        return as_scores(self.facts.task, self.processes.total(sums))
+
+    def forward(self, inputs: Any, network: nn.Module | None = None) -> Any:
+        """The outputs of the network for the inputs of a batch, in the run's precision."""
+        args, kwargs = arguments(move(inputs, self.processes.device))
+        with self.autocast():
+            return outputs_of((network or self.model)(*args, **kwargs))
 
     def autocast(self) -> torch.autocast:
         """The precision of a forward pass."""
-        precision = self.run.train.precision
+        precision = self.parts.train.precision
         return torch.autocast(self.processes.device.type, DTYPES[precision], enabled=precision != "fp32")
 
     def posterior(self) -> Posterior:
         """What was learned."""
-        return self.method.finish(self, build_batches(self.run, self._examples, train=False))
+        return self.method.finish(self, self.parts.plain)
 
     def memory(self) -> dict[str, int]:
         """Bytes of the weights and of the optimizer's state; on a GPU also the largest number allocated so far."""
@@ -169,6 +167,7 @@ class Training:
             "method": self.method.state_dict(),
             "scaler": self.scaler.state_dict(),
             "rng": _rng_state(self.processes.device),
+            "loss": self.parts.loss.state_dict() if isinstance(self.parts.loss, nn.Module) else {},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -177,32 +176,19 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.method.load_state_dict(state.get("method", {}))  # checkpoints of version 0.1.0 have none
         self.scaler.load_state_dict(state["scaler"])
+        if isinstance(self.parts.loss, nn.Module):
+            self.parts.loss.load_state_dict(state["loss"])
         torch.set_rng_state(state["rng"]["cpu"])
         if "cuda" in state["rng"] and self.processes.device.type == "cuda":
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.processes.device)
         self.step, self.skipped, self._stream = state["step"], state["skipped"], None
 
-    def _facts(self) -> Facts:
-        run = self.run
-        terms = run.data.context if self.task == "language" else 1  # of the loss, per example
-        return Facts(
-            n=len(self._examples),
-            batch_size=run.data.batch_size * terms * run.train.accumulate * self.processes.world,
-            steps=run.train.steps or max(1, run.train.epochs * len(self._batches) // run.train.accumulate),
-            task=self.task,
-            seed=run.seed,
-            max_grad_norm=run.train.max_grad_norm,
-        )
-
     def _loss(self, network: nn.Module, batch: Batch) -> Tensor:
-        inputs, targets = self._on_device(batch)
-        with self.autocast():
-            outputs = network(inputs)
-        return mean_loss(self.task, outputs, targets)
+        inputs, targets = batch
+        return self.parts.loss(self.forward(inputs, network), targets.to(self.processes.device, non_blocking=True))
 
     def _on_device(self, batch: Batch) -> Batch:
-        inputs, targets = (part.to(self.processes.device, non_blocking=True) for part in batch)
-        return inputs, targets
+        return move(batch[0], self.processes.device), move(batch[1], self.processes.device)
 
     def _skipped_steps(self) -> int:
         """Steps that the optimizer has dropped, where it counts them."""
@@ -215,9 +201,11 @@ class Training:
         return DistributedDataParallel(self.model, device_ids=devices)
 
 
-def stream(batches: Batches, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+def stream(batches: PassBatches, start: int) -> Iterator[Batch]:
     """Batch number `start` of an endless run over the data, and all that follow.
 
+    >>> from varlearn.data.batches import Batches
+    >>> from varlearn.data.examples import Examples
     >>> examples = Examples(torch.arange(3.0).view(3, 1), torch.arange(3.0), (), "table")
     >>> batches = Batches(examples, 1, seed=0, shuffle=False)
     >>> [int(y) for (_, y), _ in zip(stream(batches, 4), range(3))]
@@ -227,21 +215,6 @@ def stream(batches: Batches, start: int) -> Iterator[tuple[Tensor, Tensor]]:
     while True:
         yield from batches.epoch(epoch, position)
         epoch, position = epoch + 1, 0
-
-
-def compile_in_place(model: nn.Module) -> None:
-    """Compile a network block by block where it has blocks, since few of them differ; names of weights stay.
-
-    Blocks of one class share their code, and PyTorch counts by code how often it compiles before it gives up: eight
-    times, which a network whose blocks have three shapes, in training and in evaluation with two sizes of batches,
-    exceeds. The limit is raised to eight for each block.
-    """
-    parts = list(getattr(model, "blocks", [model]))
-    config = importlib.import_module("torch._dynamo.config")  # takes a second: not at the top
-    limit = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    setattr(config, limit, max(getattr(config, limit), _COMPILATIONS * len(parts)))
-    for part in parts:
-        part.compile(dynamic=False)
 
 
 def _rng_state(device: torch.device) -> dict[str, Tensor]:

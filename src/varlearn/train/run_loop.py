@@ -1,0 +1,255 @@
+"""The training loop: steps, measurements, checkpoints and interruptions."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from varlearn.files.checked_json import read_json, write_json
+from varlearn.files.formats import CorruptFileError, rebuilding
+from varlearn.methods import Batch
+from varlearn.train.config import Run, from_json, to_json
+from varlearn.train.environment import environment
+from varlearn.train.log import JsonLines, Logger
+from varlearn.train.run_errors import Interrupted, NonFiniteLossError, RunFolderError
+from varlearn.train.run_folder import RunFolder, config_differences
+from varlearn.train.signals import StopRequest
+from varlearn.train.step_progress import training_progress
+from varlearn.train.training import Training
+
+
+class Measured(NamedTuple):
+    """What a run is measured on while it trains."""
+
+    batches: Iterable[Batch]
+    split: Literal["validation", "test"]
+
+
+class RunLoop:
+    """One run in one process: what is measured, and what is written when.
+
+    Args:
+        run: its settings, which a checkpoint must have in common with it.
+        training: takes the steps.
+        measured: what to evaluate on; None for nothing.
+        folder: where log and checkpoints go; None writes no file.
+        about: what advice about the run needs besides; stands in the first record of the log.
+
+    Attributes:
+        records: what was measured since the loop started, as in the log.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        training: Training,
+        measured: Measured | None,
+        folder: RunFolder | None,
+        about: Mapping[str, Any],
+    ) -> None:
+        self.about = about
+        self.run, self.training, self.measured, self.folder = run, training, measured, folder
+        self.mine = training.processes
+        self.records: list[dict[str, Any]] = []
+        self.best = math.inf
+        self.losses, self.count = 0.0, 0  # since the last line of the log
+        self.log: JsonLines | None = None
+        self.timing: JsonLines | None = None
+        self.began = time.monotonic()
+
+    def start(self, resume: bool) -> None:
+        """Load the newest sound checkpoint, and cut the log off where it was then."""
+        if self.folder is None:
+            return
+        restored = self.folder.checkpoints.newest() if resume else None
+        self.mine.wait()  # all have read before one renames or removes
+        state = restored.state if restored else None
+        if restored and state is not None:
+            self._check_ours(restored.path or self.folder.out, state)
+            if state["processes"] != self.mine.world:
+                raise RunFolderError(
+                    f"the run was made by {state['processes']} process(es) and would go on with {self.mine.world}, "
+                    f"which see other data; start {state['processes']}"
+                )
+            self.training.load_state_dict(state["training"])
+            self.best, self.losses, self.count = state["best"], state["losses"], state["count"]
+        with self.mine.together():
+            if self.mine.writes:
+                self._open_files(self.folder, resume, state, restored.damaged if restored else {})
+
+    def _check_ours(self, path: Path, state: dict[str, Any]) -> None:
+        """Refuse a checkpoint that was copied from another run: it has other settings."""
+        with rebuilding(path, "a checkpoint of a run"):
+            missing = {"config", "processes", "training", "best", "losses", "count", "log_bytes"} - state.keys()
+            if missing:
+                raise KeyError(min(missing))
+            written_by = from_json(state["config"])
+        if differences := config_differences(written_by, self.run):
+            lines = "; ".join(f"{key} was {was!r}, is now {now!r}" for key, (was, now) in differences.items())
+            raise RunFolderError(
+                f"{path} is a checkpoint of another run: {lines}. Put back the one that this run wrote, or remove it "
+                "to go on from the checkpoint before it"
+            )
+
+    def _open_files(
+        self, folder: RunFolder, resume: bool, state: dict[str, Any] | None, damaged: dict[Path, str]
+    ) -> None:
+        for path, damage in damaged.items():
+            self.say(f"{damage}. Set aside; going on from the one before it")
+            folder.checkpoints.set_aside(path)
+        self._record_environment(folder)
+        if state and (not folder.log.exists() or folder.log.stat().st_size < state["log_bytes"]):
+            self.say(f"{folder.log} has lost lines since the checkpoint; going on without them")
+        self.log = JsonLines(folder.log, keep=state["log_bytes"] if state else 0)
+        self.timing = JsonLines(folder.timing)
+        self.timing.write({"event": "start", "step": self.training.step, "time": time.time()})
+        if resume:
+            self.say(f"going on at step {self.training.step} of {self.training.facts.steps}")
+
+    def go(self, progress: bool | None, logger: Logger | None) -> None:
+        """Take the steps that are left."""
+        training = self.training
+        show = progress if self.mine.writes else False
+        with contextlib.ExitStack() as stack:
+            # Without a folder nothing can be saved, and Ctrl-C interrupts at once.
+            stop = stack.enter_context(StopRequest()) if self.folder is not None else None
+            shown = stack.enter_context(training_progress(training.facts.steps, training.step, show))
+            while training.step < training.facts.steps:
+                requested = self._step(stop)
+                shown(training.step, f"loss {self.losses / self.count:.4f}")
+                self._measure(logger if self.mine.writes else None)
+                if self.folder is not None and (requested or self._due(self.run.train.checkpoint_every)):
+                    self._save(self.folder)
+                if self.folder is not None and requested and training.step < training.facts.steps:
+                    self._stop(self.folder, requested)
+
+    def end(self) -> None:
+        """Record that the run is finished, with the memory that it took."""
+        if self.timing is not None:
+            self.timing.write({"event": "end", "step": self.training.step, "bytes": self.training.memory()})
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in (self.log, self.timing):
+            if file is not None:
+                file.close()
+
+    def _step(self, stop: StopRequest | None) -> int:
+        """One step of all processes together; returns the signal that any of them was sent, or 0."""
+        loss = self.training.gradients().double().cpu()
+        number = stop.number if stop else 0
+        shared = self.mine.total(torch.stack([loss, torch.tensor(float(number), dtype=torch.float64)]))
+        mean = shared[0].item() / self.mine.world
+        if not math.isfinite(mean):
+            raise NonFiniteLossError(self._not_finite(mean))
+        self.training.update()
+        self.losses += mean
+        self.count += 1
+        if self.mine.world == 1:
+            return stop.number if stop else 0  # it may have come during the update
+        return (number or signal.SIGTERM) if shared[1] > 0 else 0  # the same step for all, whoever was told
+
+    def _measure(self, logger: Logger | None) -> None:
+        """Write what is due at this step to the log, and keep the weights that are best on validation data."""
+        training = self.training
+        if training.step % self.run.train.log_every == 0 or training.step == training.facts.steps:
+            record: dict[str, Any] = {"step": training.step, "epoch": training.epoch}
+            record |= {"loss": self.losses / self.count, "lr": training.optimizer.param_groups[0]["lr"]}
+            record["skipped"] = training.skipped
+            if training.step == min(self.run.train.log_every, training.facts.steps):
+                record["facts"] = self._facts()
+            if diagnostics := training.method.diagnostics(training):
+                record[training.method.name] = diagnostics
+            self.losses, self.count = 0.0, 0
+            self._write(record, logger)
+        if self.measured is not None and self._due(self.run.train.eval_every):
+            scores, split = training.evaluate(self.measured.batches), self.measured.split
+            self._write({"step": training.step, "epoch": training.epoch, "split": split, "eval": scores}, logger)
+            if split == "validation" and scores["nll"] < self.best:
+                self.best = scores["nll"]
+                with self.mine.together():
+                    if self.mine.writes and self.folder is not None:
+                        self.folder.checkpoints.save_best(self._state())
+
+    def _facts(self) -> dict[str, Any]:
+        """What advice about the run needs and its other files do not have."""
+        facts = self.training.facts
+        known = {"task": facts.task, "n": facts.n, "batch_size": facts.batch_size, "steps": facts.steps, **self.about}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def _due(self, every: int | None) -> bool:
+        """At the last step always; else every so many steps, None for every epoch and 0 for no more than that."""
+        if self.training.step == self.training.facts.steps:
+            return True
+        return self.training.ends_epoch() if every is None else every > 0 and self.training.step % every == 0
+
+    def _save(self, folder: RunFolder) -> None:
+        with self.mine.together():
+            if self.mine.writes:
+                folder.checkpoints.save(self.training.step, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        assert self.log is not None
+        return {
+            "config": to_json(self.run),
+            "processes": self.mine.world,
+            "training": self.training.state_dict(),
+            "best": self.best,
+            "losses": self.losses,
+            "count": self.count,
+            "log_bytes": self.log.flush(),
+        }
+
+    def _write(self, record: dict[str, Any], logger: Logger | None) -> None:
+        self.records.append(record)
+        with self.mine.together():
+            if self.log is not None and self.timing is not None:
+                self.log.write(record)
+                seconds = time.monotonic() - self.began
+                self.timing.write({"step": record["step"], "time": time.time(), "seconds": seconds})
+            if logger is not None:
+                logger.write(record)
+
+    def _record_environment(self, folder: RunFolder) -> None:
+        now = environment(self.mine.device, self.mine.world)
+        if folder.env.exists():
+            try:
+                before = read_json(folder.env)
+            except CorruptFileError as error:
+                self.say(f"{error}. It is replaced")
+            else:
+                if before != now:
+                    self.say(f"the machine or a package differs from {folder.env}: the result may differ in the bits")
+                return
+        write_json(folder.env, now)
+
+    def _not_finite(self, loss: float) -> str:
+        cure = "start anew with a smaller lr, a larger hess_init or ess, or gradient clipping"
+        found = f"the loss is {loss} at step {self.training.step + 1}"
+        if self.folder is None:
+            return f"{found}; {cure}"
+        last = self.folder.checkpoints.paths()
+        where = f"the last good checkpoint is {last[-1]}" if last else "there is no checkpoint yet"
+        return f"{found}; {where}. It was written before this step, so resuming repeats it: {cure}"
+
+    def _stop(self, folder: RunFolder, number: int) -> None:
+        message = (
+            f"stopped after step {self.training.step} of {self.training.facts.steps}, saved in "
+            f"{folder.checkpoints.folder}; go on with fit(run, {str(folder.out)!r}, resume=True), "
+            "on the command line with --resume"
+        )
+        self.say(message)
+        raise Interrupted(128 + number, message)  # as shells count: 130 or 143
+
+    def say(self, words: str) -> None:
+        """Tell the user, once for all processes."""
+        if self.mine.writes:
+            print(words, file=sys.stderr, flush=True)
