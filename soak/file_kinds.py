@@ -13,7 +13,7 @@ from torch import Tensor
 from varlearn import posterior
 from varlearn.files.checked_json import read_json, read_json_lines, write_json
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
-from varlearn.predict import Predictions, load_predictions, save_predictions
+from varlearn.prediction import Predictions, load_predictions, save_predictions
 from varlearn.train import Optim, Run, RunFolder, checkpoint, to_json
 from varlearn.train.log import JsonLines
 

@@ -52,7 +52,16 @@ def add(document: Document, outcome: Outcome) -> None:
         document["broken"] += 1
         kind["broken"] += 1
         if len(document["details"]) < SHOWN:
-            document["details"].append({"number": number, "kind": outcome.kind, "detail": outcome.detail})
+            document["details"].append({"number": number, "kind": outcome.kind, "detail": plain(outcome.detail)})
+
+
+def plain(detail: str) -> str:
+    """A detail that every terminal and file can hold: printable, of at most 500 characters.
+
+    >>> plain("a\\ud800\\nb")
+    'a\\\\ud800 b'
+    """
+    return " ".join(detail.encode("ascii", "backslashreplace").decode().split())[:500]
 
 
 def kept(part: Part, document: Document) -> bool:

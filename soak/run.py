@@ -73,7 +73,9 @@ def _try(part: Part, wanted: int, options: argparse.Namespace, folder: Path) -> 
         for outcome in part.cases(range(document["done"], wanted), options.seed):
             results.add(document, outcome)
             if not outcome.kept:
-                print(f"broken, case {document['done'] - 1}, {outcome.kind}: {outcome.detail}", flush=True)
+                print(
+                    f"broken, case {document['done'] - 1}, {outcome.kind}: {results.plain(outcome.detail)}", flush=True
+                )
             document["seconds"] = round(before + time.monotonic() - began, 1)
             if time.monotonic() - saved > _SAVED_EVERY:
                 saved = time.monotonic()

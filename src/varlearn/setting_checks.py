@@ -6,6 +6,7 @@ Errors name the setting by its dotted path, its value, the rule and the cure.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
@@ -14,6 +15,19 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 Rule = tuple[str, Callable[[Any], bool], str]
 """What a value must be, in words; whether a value is that; and what to use instead."""
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 200
+
+
+def shortened(value: Any) -> str:
+    """The value's text for a message: a file of settings may hold very long values.
+
+    >>> shortened(0.5), len(shortened("x" * 10**6)), len(shortened([list(range(1000))] * 1000)) < 500
+    ('0.5', 200, True)
+    """
+    return _SHORT.repr(value)
 
 
 def at_least(least: int, cure: str) -> Rule:
@@ -56,7 +70,7 @@ def check(settings: Any, path: str) -> None:
         if value is not None and field.name in rules:
             rule, holds, cure = rules[field.name]
             if not holds(value):
-                raise ValueError(f"{name}={value!r} must be {rule}; {cure}")
+                raise ValueError(f"{name}={shortened(value)} must be {rule}; {cure}")
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -87,8 +101,8 @@ def fits(value: Any, hint: Any) -> bool:
 def _wrong_type(name: str, value: Any, hint: Any) -> ValueError:
     if get_origin(hint) is Literal:
         known = [str(choice) for choice in get_args(hint)]
-        near = get_close_matches(str(value), known, n=1)
+        near = get_close_matches(str(value)[:100], known, n=1)
         cure = f"did you mean {near[0]!r}?" if near else f"the first is usual: {known[0]!r}"
-        return ValueError(f"{name}={value!r} must be one of {', '.join(known)}; {cure}")
+        return ValueError(f"{name}={shortened(value)} must be one of {', '.join(known)}; {cure}")
     wanted = getattr(hint, "__name__", None) if isinstance(hint, type) and get_origin(hint) is None else str(hint)
-    return ValueError(f"{name}={value!r} must be of type {wanted}, not {type(value).__name__}; convert it")
+    return ValueError(f"{name}={shortened(value)} must be of type {wanted}, not {type(value).__name__}; convert it")

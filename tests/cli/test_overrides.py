@@ -55,6 +55,8 @@ def test_the_config_of_a_run_is_a_run(tmp_path: Path) -> None:
         ("a.toml", "lr = = 1", r"a\.toml is not TOML"),
         ("a.json", "{", r"a\.json is not JSON"),
         ("a.json", "[1]", "must hold settings by name, not a list"),
+        ("a.json", '{"optim": {"name": []}}', r"optim\.name=\[\] must be one of ivon"),
+        ("a.toml", "seed = 2024-01-01", r"seed='2024-01-01' must be of type int"),
     ],
 )
 def test_files_that_are_refused(name: str, text: str, words: str, tmp_path: Path) -> None:
@@ -62,6 +64,30 @@ def test_files_that_are_refused(name: str, text: str, words: str, tmp_path: Path
     path.write_text(text)
     with pytest.raises(ValueError, match=words):
         chosen("digits-ivon", None, None, None, path, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 100_000, r"a\.json is not JSON: maximum recursion depth"),
+        ('{"optim": {"lr": ' + "9" * 400 + "}}", r"^optim\.lr is a number of 400 digits; a float is at most 1.8e308$"),
+        ('{"optim": {"lr": "' + "x" * 10**6 + '"}}', r"^optim\.lr='x{50,}\.{3}x{50,}' must be of type float.{,99}$"),
+        ('{"' + "x" * 10**6 + '": 1}', r"^x{100} is not a setting of a run.{,150}$"),
+    ],
+    ids=["deep", "digits", "value", "name"],
+)
+def test_long_values_give_short_messages(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        laid_over(Run(), read_settings(path))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    for name in ("a.toml", "a.json"):
+        (tmp_path / name).write_bytes(b"\xff")
+        with pytest.raises(ValueError, match=rf"{name} is not [A-Z]+: 'utf-8' codec can't decode"):
+            read_settings(tmp_path / name)
 
 
 def test_flags_say_what_they_change() -> None:

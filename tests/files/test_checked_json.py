@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from varlearn.files.checked_json import json_line, read_json, read_json_lines, write_json
+from varlearn.files.checked_json import json_line, last_line, read_json, read_json_lines, write_json
 from varlearn.files.formats import CorruptFileError
 
 DOCUMENT: dict[str, Any] = {"mean": {"nll": 0.51, "ece": 1e-3, "note": "\u00e4"}, "list": [1, 2], "b": True}
@@ -24,6 +24,13 @@ def flips(data: bytes) -> list[bytes]:
     return [data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :] for place, bit in places]
 
 
+def lines_of(records: list[dict[str, Any]]) -> list[bytes]:
+    lines = [""]
+    for record in records:
+        lines.append(json_line(record, lines[-1]))
+    return [line.encode() for line in lines[1:]]
+
+
 def test_every_flipped_bit_of_a_document_is_noticed(path: Path) -> None:
     write_json(path, DOCUMENT)
     assert read_json(path) == DOCUMENT
@@ -34,7 +41,7 @@ def test_every_flipped_bit_of_a_document_is_noticed(path: Path) -> None:
 
 
 def test_every_flipped_bit_of_a_line_costs_that_line_alone(path: Path) -> None:
-    lines = [json_line(record).encode() for record in RECORDS]
+    lines = lines_of(RECORDS)
     path.write_bytes(b"".join(lines))
     assert read_json_lines(path) == (RECORDS, [])
     for damaged in flips(lines[1]):
@@ -46,10 +53,47 @@ def test_every_flipped_bit_of_a_line_costs_that_line_alone(path: Path) -> None:
             assert found.records == expected
 
 
+@pytest.mark.parametrize(
+    ("order", "left", "damaged"),
+    [
+        ([0, 1, 3, 4], [0, 1, 4], [3]),  # one is missing
+        ([1, 2, 3, 4], [2, 3, 4], [1]),  # the first one
+        ([0, 1, 1, 2, 3, 4], [0, 1, 2, 3, 4], [3]),  # one is there twice
+        ([0, 2, 1, 3, 4], [0, 4], [2, 3, 4]),  # two have changed places
+        ([0, 1, 7, 8, 9], [0, 1, 8, 9], [3]),  # the end of another log
+    ],
+)
+def test_a_line_that_is_not_in_its_place_is_noticed(
+    order: list[int], left: list[int], damaged: list[int], path: Path
+) -> None:
+    records = [{"step": step} for step in (1, 2, 3, 4, 5)]
+    others = [{"step": step, "loss": 0.5} for step in (1, 2, 3, 4, 5)]
+    lines, both = lines_of(records) + lines_of(others), records + others
+    path.write_bytes(b"".join(lines[place] for place in order))
+    assert read_json_lines(path) == ([both[place] for place in left], damaged)
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\0" * 20, b"garbage", b'{"step": \xc3\xa4', b"?" + json_line({"step": 1}).encode()[:-1]]
+)
+def test_an_end_that_no_writer_leaves_is_damage(tail: bytes, path: Path) -> None:
+    path.write_bytes(json_line({"step": 1}).encode() + tail)
+    assert read_json_lines(path) == ([{"step": 1}], [2])
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 65_535, 65_536, 65_537, 300_000])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_the_last_line_is_found_from_the_end(size: int, end: bytes, path: Path) -> None:
+    line = b"x" * size + end
+    for before in (b"", b"one\n", b"\n\n", b"y" * 70_000 + b"\n"):
+        path.write_bytes(before + line)
+        assert last_line(path) == (line or (before and before.splitlines(keepends=True)[-1]))
+
+
 @pytest.mark.parametrize("cut", range(1, len(json_line(RECORDS[0]))))
 def test_half_a_line_at_the_end_is_no_damage(cut: int, path: Path) -> None:
     line = json_line(RECORDS[0])
-    path.write_text(line + line[:cut])
+    path.write_text(line + json_line(RECORDS[0], line)[:cut])
     records, damaged = read_json_lines(path)
     assert damaged == []
     assert records[0] == RECORDS[0]

@@ -98,6 +98,20 @@ def test_expanded_tensors_come_back_with_their_values() -> None:
     assert torch.equal(back["x"], torch.ones(3))  # type: ignore[index]
 
 
+def test_views_with_gaps_come_back_with_their_values() -> None:
+    base = torch.arange(24.0).view(4, 6)
+    for view in (base[:, ::2], base[:, 1:2], base.T[::3], base[::2].T):
+        assert torch.equal(through_json({"x": view})["x"], view)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("stride", [[10**12, 1], [1, 10**12], [0, 1], [-3, 1], [2**70, 1]])
+def test_strides_that_would_need_more_memory_are_passed_over(stride: list[int]) -> None:
+    value = torch.ones(2, 3)
+    back = unpack({"": "tensor", "name": "x", "stride": stride}, {"x": value})
+    assert back.untyped_storage().nbytes() == 24
+    assert torch.equal(back, value)
+
+
 def test_what_cannot_be_saved_is_named() -> None:
     with pytest.raises(TypeError, match=r"optimizer/state/0 is a set; a checkpoint holds .* convert it"):
         pack({"optimizer": {"state": [{1, 2}]}})

@@ -102,6 +102,13 @@ def test_a_file_of_another_writer_is_refused(path: Path) -> None:
         sealed.read(path)
 
 
+def test_a_header_in_another_encoding_is_refused(path: Path) -> None:
+    header = '{"__metadata__": {"varlearn": "{}"}}'.encode("utf-16")
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(CorruptFileError, match="UnicodeDecodeError"):
+        sealed.read(path)
+
+
 @pytest.mark.parametrize("stage", ["save_file", "_seal", "os.fsync", "os.replace"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_a_failed_write_leaves_the_old_file_and_no_orphan(

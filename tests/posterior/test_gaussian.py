@@ -232,11 +232,13 @@ def test_it_is_frozen() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ess": 0.0}, r"ess=0.0 of 'w' must be > 0 and finite; use the number of training examples"),
+        ({"ess": 0.0}, r"ess=0.0 of 'w' must be > 0 and finite in float32; use the number of examples"),
         ({"ess": math.nan}, "ess=nan"),
         ({"ess": {"w": 1.0}}, r"ess lacks \['b'\]"),
         ({"weight_decay": -0.1}, r"weight_decay=-0.1 of 'w' must be >= 0"),
         ({"weight_decay": math.inf}, "weight_decay=inf"),
+        ({"ess": 1e308}, r"ess=1e\+308 of 'w' must be > 0 and finite in float32"),
+        ({"temperature": 1e308}, r"temperature=1e\+308 must be >= 0 and finite in float32"),
         ({"hess": {"w": torch.zeros(2, 2), "b": torch.zeros(1)}}, r"hess=0.0 of 'b' .* \(1 of 1 entries are not\)"),
         ({"hess": {"w": torch.full((2, 2), math.nan), "b": torch.ones(1)}}, r"hess=nan of 'w'"),
         ({"hess": {"w": torch.zeros(4), "b": torch.ones(1)}}, r"hess\['w'\] has shape \(4,\)"),

@@ -128,6 +128,16 @@ def test_a_malformed_origin_is_named(path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize(("key", "value"), [("ess", 10**400), ("temperature", 10**400), ("temperature", 1e308)])
+def test_numbers_that_no_float_holds_are_refused(path: Path, key: str, value: float) -> None:
+    save(DIAG, path)
+    tensors, metadata = sealed.read(path)
+    metadata["posterior"][key] = value
+    sealed.write(path, tensors, metadata)
+    with pytest.raises(FileFormatError, match=path.name):
+        load(path)
+
+
 def test_exact_bytes(path: Path) -> None:
     origin = Origin("ivon", "ivon", n=50)
     save(DiagGaussian({"w": torch.tensor([2.0])}, {"w": torch.tensor([0.5])}, 100.0, 0.25, origin=origin), path)

@@ -57,4 +57,4 @@ def test_a_damaged_line_of_the_log_is_reported_and_drops_no_other(folder: Path) 
     assert run.damaged_lines == [2]
     assert len(run.log) == 3
     page = write_report([folder], folder / "report").read_text()
-    assert "1 damaged line(s) left out (2)" in page
+    assert "1 line(s) damaged or out of place and left out (2)" in page

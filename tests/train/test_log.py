@@ -27,6 +27,16 @@ def test_what_follows_the_kept_bytes_is_cut_off(tmp_path: Path) -> None:
     assert read_json_lines(tmp_path / "log.jsonl") == ([{"step": 1}, {"step": 3}], [])
 
 
+def test_half_a_line_is_cut_off_before_the_next_one(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        log = JsonLines(tmp_path / "timing.jsonl")
+        log.write({"step": step})
+        log.close()
+        with open(tmp_path / "timing.jsonl", "a") as file:
+            file.write('{"ste')
+    assert read_json_lines(tmp_path / "timing.jsonl") == ([{"step": 1}, {"step": 2}, {"step": 3}], [])
+
+
 def test_without_a_number_all_is_kept(tmp_path: Path) -> None:
     for step in (1, 2):
         log = JsonLines(tmp_path / "timing.jsonl")

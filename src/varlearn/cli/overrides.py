@@ -74,21 +74,21 @@ def laid_over(base: Run, changes: dict[str, Any]) -> Run:
     ValueError: optim.lrr is not a setting of a run; did you mean optim.lr?
     """
     values = json.loads(to_json(base))
-    if isinstance(optim := changes.get("optim"), dict) and optim.get("name") in METHODS:
+    if isinstance(optim := changes.get("optim"), dict) and optim.get("name") in list(METHODS):
         known = {item.name for item in fields(named(optim["name"]).Settings)}
         values["optim"] = {name: value for name, value in values["optim"].items() if name in known}
-    return from_json(json.dumps(_merged(values, changes)))
+    return from_json(json.dumps(_merged(values, changes), default=str))  # TOML has dates, which no setting is
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings from a TOML file, or from a JSON file such as a run's `config.json`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError as error:
         raise ValueError(f"--config {path} cannot be read: {error.strerror}") from error
     try:
-        values = parse_json(text) if path.suffix == ".json" else _toml(text)
-    except ValueError as error:
+        values = parse_json(data.decode("utf-8")) if path.suffix == ".json" else _toml(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"--config {path} is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"--config {path} must hold settings by name, not a {type(values).__name__}")

@@ -85,7 +85,7 @@ def rebuilding(path: str | os.PathLike[str], what: str) -> Iterator[None]:
         yield
     except FileFormatError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, RuntimeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise FileFormatError(
             f"{path} does not describe {what} ({type(error).__name__}: {shown(error, quoted=False)}); {CURE}"
         ) from error

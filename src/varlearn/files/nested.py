@@ -7,7 +7,7 @@ the JSON and goes into a dictionary of tensors, in its dtype, shape and order in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -81,17 +81,27 @@ def _pack_tensor(value: Tensor, path: str, tensors: dict[str, Tensor]) -> dict[s
         name += "'"
     tensors[name] = value
     plain: dict[str, Any] = {TAG: "tensor", "name": name}
-    dense = torch.empty(value.shape, device="meta").stride()
-    if value.stride() != dense and 0 not in value.stride():
+    if not value.is_contiguous() and _is_dense(value.shape, value.stride()):
         plain["stride"] = list(value.stride())
     return plain
 
 
 def _strided(value: Tensor, stride: list[int] | None) -> Tensor:
     """In the order in memory that it had: the kernels of an optimizer may round differently in another."""
-    if stride is None:
+    if stride is None or not _is_dense(value.shape, stride):
         return value
     return torch.empty_strided(value.shape, stride, dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _is_dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether the elements fill their memory: with gaps, a file could make its reader allocate any amount of it."""
+    filled = 1
+    for step, size in sorted(zip(stride, shape, strict=True)):
+        if size != 1:
+            if step != filled:
+                return False
+            filled *= size
+    return True
 
 
 def _join(path: str, key: object) -> str:

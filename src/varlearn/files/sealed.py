@@ -98,7 +98,7 @@ def _verify(path: Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         try:
             length, header = _header(file)
-            metadata = json.loads(json.loads(header)["__metadata__"][KEY])
+            metadata = json.loads(json.loads(header.decode("utf-8"))["__metadata__"][KEY])
             claimed = metadata.pop("sha256")
             if not isinstance(claimed, str) or len(claimed) != len(_BLANK):
                 raise ValueError("sha256 is not 64 characters")

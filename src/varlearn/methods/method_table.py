@@ -10,6 +10,7 @@ from varlearn.methods.ivon import IVONMethod
 from varlearn.methods.method import Method
 from varlearn.methods.sgd import SGDMethod
 from varlearn.methods.vadamw import VAdamWMethod
+from varlearn.setting_checks import shortened
 
 METHODS: dict[str, type[Method[Any]]] = {
     "ivon": IVONMethod,
@@ -29,8 +30,8 @@ def named(name: str) -> type[Method[Any]]:
     ...
     ValueError: optim.name='ivn' must be one of ivon, adamw, sgd, vadamw; did you mean 'ivon'?
     """
-    if name in METHODS:
+    if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    near = get_close_matches(str(name), METHODS, n=1)
+    near = get_close_matches(str(name)[:100], METHODS, n=1)
     cure = f"did you mean {near[0]!r}?" if near else f"the first is usual: {next(iter(METHODS))!r}"
-    raise ValueError(f"optim.name={name!r} must be one of {', '.join(METHODS)}; {cure}")
+    raise ValueError(f"optim.name={shortened(name)} must be one of {', '.join(METHODS)}; {cure}")

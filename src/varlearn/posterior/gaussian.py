@@ -16,7 +16,7 @@ from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import normals_by_name
 from varlearn.posterior.optimizers import read_optimizer
 from varlearn.posterior.origin import Origin
-from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
+from varlearn.posterior.tensors import LARGEST, cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Seed
 
 
@@ -277,15 +277,15 @@ def _whole(values: Mapping[str, Tensor]) -> Params:
 
 
 def _per_name(what: str, value: float | Mapping[str, float], mean: Params) -> dict[str, float]:
-    """One float per name, checked: ess > 0, weight_decay >= 0, both finite."""
+    """One float per name, checked: ess > 0, weight_decay >= 0, both finite in float32."""
     if isinstance(value, Mapping):
         check_names(what, value, mean)
         numbers = {name: float(value[name]) for name in mean}
     else:
         numbers = dict.fromkeys(mean, float(value))
     for name, number in numbers.items():
-        if what == "ess" and not 0 < number < math.inf:
-            raise ValueError(f"ess={number} of {name!r} must be > 0 and finite; use the number of training examples")
-        if what == "weight_decay" and not 0 <= number < math.inf:
-            raise ValueError(f"weight_decay={number} of {name!r} must be >= 0 and finite; 1e-4 is usual")
+        if what == "ess" and not 0 < number <= LARGEST:
+            raise ValueError(f"ess={number} of {name!r} must be > 0 and finite in float32; use the number of examples")
+        if what == "weight_decay" and not 0 <= number <= LARGEST:
+            raise ValueError(f"weight_decay={number} of {name!r} must be >= 0 and finite in float32; 1e-4 is usual")
     return numbers

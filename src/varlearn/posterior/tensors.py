@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,8 @@ import torch
 from torch import Tensor
 
 from varlearn.types import Params
+
+LARGEST = torch.finfo(torch.float32).max  # torch raises an error of its own when a larger number meets a tensor
 
 
 def check_names(what: str, values: Mapping[str, Any], mean: Mapping[str, Tensor], *, partial: bool = False) -> None:
@@ -63,16 +64,17 @@ def check_means(mean: Mapping[str, Tensor]) -> None:
 
 
 def checked_temperature(temperature: float) -> float:
-    """The temperature of a posterior, refused unless it is >= 0 and finite.
+    """The temperature of a posterior, refused unless it is >= 0 and finite in float32.
 
     >>> checked_temperature(-1.0)
     Traceback (most recent call last):
     ...
-    ValueError: temperature=-1.0 must be >= 0 and finite; 1 leaves the posterior as it is, 0 is its mean
+    ValueError: temperature=-1.0 must be >= 0 and finite in float32; 1 leaves the posterior as it is, 0 is its mean
     """
-    if not 0 <= temperature < math.inf:
+    if not 0 <= temperature <= LARGEST:
         raise ValueError(
-            f"temperature={temperature} must be >= 0 and finite; 1 leaves the posterior as it is, 0 is its mean"
+            f"temperature={temperature} must be >= 0 and finite in float32; 1 leaves the posterior as it is, 0 is "
+            "its mean"
         )
     return float(temperature)
 

@@ -196,5 +196,8 @@ def _note(runs: Sequence[ReadRun]) -> str:
     for run in runs:
         if run.damaged_lines:
             numbers = ", ".join(map(str, run.damaged_lines[:5])) + (", ..." if len(run.damaged_lines) > 5 else "")
-            words.append(f"log.jsonl of {run.name}: {len(run.damaged_lines)} damaged line(s) left out ({numbers})")
+            words.append(
+                f"log.jsonl of {run.name}: {len(run.damaged_lines)} line(s) damaged or out of place and left out "
+                f"({numbers})"
+            )
     return ", ".join(words)

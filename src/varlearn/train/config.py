@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from varlearn.files.checked_json import parse_json
 from varlearn.methods import Optim, named, settings_for
-from varlearn.setting_checks import Rule, at_least, check, positive
+from varlearn.setting_checks import Rule, at_least, check, positive, shortened
 
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -212,16 +212,16 @@ def _build(cls: type, values: dict[str, Any], path: str) -> Any:
     hints = get_type_hints(cls)
     for key in values:
         if key not in known:
-            near = get_close_matches(key, known, n=1)
+            near = get_close_matches(key[:100], known, n=1)
             cure = f"did you mean {path}{near[0]}?" if near else f"known are {sorted(known)}"
-            raise ValueError(f"{path}{key} is not a setting of a run; {cure}")
+            raise ValueError(f"{path}{key[:100]} is not a setting of a run; {cure}")
     return cls(**{key: _value(hints[key], item, f"{path}{key}") for key, item in values.items()})
 
 
 def _value(hint: Any, value: Any, path: str) -> Any:
     if is_dataclass(hint):
         if not isinstance(value, dict):
-            raise ValueError(f"{path}={value!r} must be an object of settings; give what to_json() wrote")
+            raise ValueError(f"{path}={shortened(value)} must be an object of settings; give what to_json() wrote")
         if hint is Optim:
             hint = named(value.get("name", Optim.name)).Settings
         return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
@@ -230,4 +230,9 @@ def _value(hint: Any, value: Any, path: str) -> Any:
     takes_float = hint is float or float in get_args(hint)
     if takes_float and value in ("inf", "-inf"):
         return float(value)
-    return float(value) if takes_float and type(value) is int else value
+    if takes_float and type(value) is int:
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ValueError(f"{path} is a number of {len(str(value))} digits; a float is at most 1.8e308") from error
+    return value

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from varlearn.files.atomic import writing
-from varlearn.files.checked_json import json_line
+from varlearn.files.checked_json import json_line, last_line
 from varlearn.train.joined_names import flattened
 
 LOGGERS = ("tensorboard", "trackio", "wandb")
@@ -36,7 +36,8 @@ class JsonLines:
 
     Args:
         path: of the file.
-        keep: bytes of it that are to stay; what follows them is cut off. None keeps all.
+        keep: bytes of it that are to stay; what follows them is cut off. None keeps all but half a line at the end,
+            which a killed writer leaves.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +48,7 @@ class JsonLines:
     ...     log.close()
     ...     JsonLines(Path(folder, "log.jsonl"), keep=position).close()
     ...     print(Path(folder, "log.jsonl").read_text(), end="")
-    {"step": 1, "loss": 0.5, "crc32": "..."}
+    {"step": 1, "loss": 0.5, "after": "00000000", "crc32": "..."}
     """
 
     def __init__(self, path: Path, keep: int | None = None) -> None:
@@ -56,12 +57,19 @@ class JsonLines:
             if keep is not None and path.exists() and path.stat().st_size > keep:
                 os.truncate(path, keep)
             self._file = open(path, "ab")  # noqa: SIM115
+            last = last_line(path)
+            if last and not last.endswith(b"\n"):
+                os.truncate(path, path.stat().st_size - len(last))
+                last = last_line(path)
+            self._before = last.decode("utf-8", errors="replace")
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a record; a number that JSON has no word for becomes a string, "nan" or "inf"."""
+        line = json_line(_plain(record), self._before)
         with writing(self._path):
-            self._file.write(json_line(_plain(record)).encode())
+            self._file.write(line.encode())
             self._file.flush()
+        self._before = line
 
     def flush(self) -> int:
         """Bring everything to the disk, and return the length of the file in bytes."""

@@ -148,7 +148,7 @@ class RunFolder:
             raise RunFolderError(f"{self.config} is missing, so {self.out} holds no run; train first")
         try:
             return from_json(self.config.read_text(encoding="utf-8"))
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise RunFolderError(
                 f"{self.config} cannot be read ({error}); put back the one that was written"
             ) from error
