@@ -8,7 +8,6 @@ checkpoint remembers.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,6 +16,7 @@ from typing import Any
 from soak.file_kinds import KINDS, FileKind
 from soak.part import Outcome, Part, chance
 from soak.same import same
+from soak.scratch import scratch
 from varlearn.files.checked_json import Lines
 from varlearn.files.formats import CorruptFileError, FileFormatError
 from varlearn.train import RunFolderError
@@ -28,14 +28,14 @@ _VARIANTS = 4
 
 def cases(numbers: range, seed: int) -> Iterator[Outcome]:
     """Kind and way follow from the number, the place of the damage from number and seed."""
-    with tempfile.TemporaryDirectory() as folder:
-        written = {kind.name: _examples(kind, Path(folder)) for kind in KINDS}
+    with scratch() as folder:
+        written = {kind.name: _examples(kind, folder) for kind in KINDS}
         for number in numbers:
             random = chance(seed, number)
             kind, way = KINDS[number % len(KINDS)], WAYS[number // len(KINDS) % len(WAYS)]
             good, value = random.choice(written[kind.name])
             bad = damaged(good, way, random, kind, written)
-            path = Path(folder, kind.file)
+            path = folder / kind.file
             path.write_bytes(bad)
             valid = [data for data, _ in written[kind.name]]  # a splice may be all of one file and nothing of another
             kept, detail = (True, "") if bad in valid else judged(kind, path, value, len(good))

@@ -7,7 +7,6 @@ executed, imported or written meanwhile, or if it takes more than two seconds or
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -17,6 +16,7 @@ from soak.file_kinds import KINDS
 from soak.hostile_files import hostile_document, hostile_lines, hostile_sealed, hostile_toml
 from soak.isolated import isolated
 from soak.part import Outcome, Part, chance
+from soak.scratch import scratch
 from soak.watch import peak, watched
 from varlearn import posterior
 from varlearn.cli.overrides import laid_over, read_settings
@@ -85,8 +85,7 @@ READERS = (
 
 def cases(numbers: range, seed: int) -> Iterator[Outcome]:
     """The reader follows from the number, the file from number and seed."""
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with scratch() as folder:
         valid = {
             kind.name: [_written(folder / kind.file, kind, variant) for variant in range(_VARIANTS)] for kind in KINDS
         }

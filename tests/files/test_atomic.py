@@ -29,10 +29,10 @@ def test_safetensors_own_errors_are_write_errors(tmp_path: Path) -> None:
 
 
 def test_only_temporary_files_are_orphans(tmp_path: Path) -> None:
-    for name in (".a.1.tmp", "b.tmp", ".hidden", "c.json"):
+    for name in (".a.1.tmp", ".tmpO0E5Cb", "b.tmp", ".hidden", ".tmpO0E5Cb7", "c.json"):
         (tmp_path / name).write_text("")
-    assert [path.name for path in remove_orphans(tmp_path)] == [".a.1.tmp"]
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "b.tmp", "c.json"]
+    assert [path.name for path in remove_orphans(tmp_path)] == [".a.1.tmp", ".tmpO0E5Cb"]
+    assert sorted(os.listdir(tmp_path)) == [".hidden", ".tmpO0E5Cb7", "b.tmp", "c.json"]
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])

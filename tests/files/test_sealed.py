@@ -1,12 +1,16 @@
 import hashlib
 import json
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from varlearn.files import sealed
+from varlearn.files.atomic import remove_orphans
 from varlearn.files.sealed import CorruptFileError
 
 
@@ -128,6 +132,21 @@ def test_a_failed_write_leaves_the_old_file_and_no_orphan(
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="needs limits of file sizes")
+def test_what_a_crash_in_the_middle_of_a_write_leaves_is_found(path: Path) -> None:
+    script = (
+        "import resource, signal, sys, torch; from varlearn.files import sealed; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_DFL); resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); "
+        "sealed.write(sys.argv[1], {'x': torch.zeros(10_000)}, {})"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert done.returncode == -signal.SIGXFSZ
+    assert list(path.parent.iterdir())
+    remove_orphans(path.parent)
+    assert not list(path.parent.iterdir())
 
 
 def test_it_can_be_read_without_varlearn(path: Path) -> None:

@@ -2,9 +2,9 @@
 
     python -m tests.train.ranks FOLDER
 
-Reads `scenarios.json`, a list of {"config", "out", "resume", "stop_at", "full_at"}, and writes `codes.json`, the two
-exit codes of each scenario; scenario n leaves the weights of rank r after each of its steps in `weights-<n>-<r>`, and
-what it said when it failed in `words-<n>-<r>`.
+Reads `scenarios.json`, a list of {"config", "out", "resume", "stop_at", "full_at"} and "world" if it is not 2. Writes
+`codes.json`, the exit codes of each scenario; scenario n leaves the weights of rank r after each of its steps in
+`weights-<n>-<r>`, and what it said when it failed in `words-<n>-<r>`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def fork(scenario: dict[str, Any], rank: int, port: int, folder: Path, number: i
     child = os.fork()
     if child:
         return child
-    os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= {"WORLD_SIZE": str(scenario.get("world", 2)), "RANK": str(rank), "LOCAL_RANK": str(rank)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     code = 1
     try:
@@ -80,7 +80,7 @@ def main(folder: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        children = [fork(scenario, rank, port, folder, number) for rank in range(2)]
+        children = [fork(scenario, rank, port, folder, number) for rank in range(scenario.get("world", 2))]
         codes.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
     (folder / "codes.json").write_text(json.dumps(codes))
 

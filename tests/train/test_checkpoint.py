@@ -36,6 +36,14 @@ def test_the_newest_two_are_kept_in_the_order_of_their_numbers(checkpoints: Chec
     assert checkpoints.newest().state["step"] == 100_000_000  # type: ignore[index]
 
 
+def test_a_checkpoint_that_a_killed_run_did_not_remove_is_removed_by_the_next(checkpoints: Checkpoints) -> None:
+    for step in (1, 2, 3):
+        checkpoint.write(checkpoints.folder / f"step-{step:08d}.safetensors", STATE | {"step": step})
+    (checkpoints.folder / ".tmpO0E5Cb").write_text("half")
+    checkpoints.clean()
+    assert sorted(os.listdir(checkpoints.folder)) == ["step-00000002.safetensors", "step-00000003.safetensors"]
+
+
 def test_every_flipped_bit_is_noticed_and_the_file_named(checkpoints: Checkpoints) -> None:
     path = checkpoints.save(1, STATE)
     good = path.read_bytes()

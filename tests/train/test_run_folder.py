@@ -26,6 +26,23 @@ def test_an_empty_folder_and_one_with_orphans_will_do(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "checkpoint", "config.json"]
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_that_was_killed_before_it_wrote_its_configuration_can_begin(resume: bool, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.checkpoints.folder.mkdir()
+    (tmp_path / ".lock").touch()
+    open_folder(folder, Run(seed=2), resume=resume)
+    assert folder.read_run() == Run(seed=2)
+
+
+def test_checkpoints_without_a_configuration_are_refused(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.checkpoints.save(1, {"step": 1})
+    with pytest.raises(RunFolderError, match="what is in it is no run"):
+        open_folder(folder, Run(), resume=True)
+    assert len(folder.checkpoints.paths()) == 1
+
+
 def test_a_folder_with_a_run_must_be_resumed(tmp_path: Path) -> None:
     open_folder(RunFolder(tmp_path), Run(), resume=False)
     with pytest.raises(RunFolderError, match=r"already holds a run; resume it"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 TEMPORARY = ".tmp"  # how the names end under which files are written; they begin with a dot
+_ORPHAN = re.compile(rf"\..*{re.escape(TEMPORARY)}|\.tmp[A-Za-z0-9]{{6}}")  # safetensors has names of the second kind
 
 
 class WriteError(OSError):
@@ -98,7 +100,7 @@ def remove_orphans(folder: Path) -> list[Path]:
     ...     len(remove_orphans(Path(folder))), os.listdir(folder)
     (1, [])
     """
-    orphans = sorted(folder.glob(f".*{TEMPORARY}"))
+    orphans = sorted(path for path in folder.glob(".*") if _ORPHAN.fullmatch(path.name))
     for orphan in orphans:
         orphan.unlink(missing_ok=True)
     return orphans

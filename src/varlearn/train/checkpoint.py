@@ -65,8 +65,7 @@ class Checkpoints:
         """Write a checkpoint, then remove all but the newest two; on an error the earlier ones are as they were."""
         path = self.folder / f"step-{step:08d}.safetensors"
         write(path, state)
-        for old in self.paths()[:-KEPT]:
-            old.unlink(missing_ok=True)
+        self._remove_old()
         sync_folder(self.folder)
         return path
 
@@ -93,8 +92,13 @@ class Checkpoints:
         return Restored(None, None, {})
 
     def clean(self) -> None:
-        """Remove what a killed writer left."""
+        """Remove what a killed writer left: half a checkpoint, and one that the next replaces."""
         remove_orphans(self.folder)
+        self._remove_old()
+
+    def _remove_old(self) -> None:
+        for old in self.paths()[:-KEPT]:
+            old.unlink(missing_ok=True)
 
     def set_aside(self, path: Path) -> None:
         """Give a damaged checkpoint a name under which nothing reads it."""

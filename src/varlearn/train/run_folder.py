@@ -132,7 +132,7 @@ class RunFolder:
         if self.out.exists() and not self.out.is_dir():
             raise RunFolderError(f"out={str(self.out)!r} is a file; a run needs a folder, choose another name")
         if not self.config.exists():
-            if self.out.exists() and any(entry.name[:1] != "." for entry in self.out.iterdir()):
+            if self.out.exists() and not self._has_only_begun():
                 raise RunFolderError(
                     f"out={str(self.out)!r} is not empty, and what is in it is no run; choose an empty folder"
                 )
@@ -141,6 +141,12 @@ class RunFolder:
                 f"out={str(self.out)!r} already holds a run; resume it (resume=True, --resume), or choose "
                 "another folder"
             )
+
+    def _has_only_begun(self) -> bool:
+        """Whether there is nothing, or what a run leaves that was killed before it wrote its config."""
+        folder = self.checkpoints.folder
+        begun = not folder.is_dir() or all(entry.name[:1] == "." for entry in folder.iterdir())
+        return begun and all(entry.name[:1] == "." or entry == folder for entry in self.out.iterdir())
 
     def read_run(self) -> Run:
         """The run that the folder holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -61,6 +62,7 @@ class Training:
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=parts.train.precision == "fp16")
         self.step, self.skipped = 0, 0
         self._network = self._parallel()
+        self._settled = False  # whether DDP's buckets have their final order
 
     @property
     def epoch(self) -> float:
@@ -80,6 +82,7 @@ class Training:
         """Forward and backward of one step; returns the mean loss of this process, before anything is updated."""
         if self._stream is None:
             self._stream = stream(self.parts.batches, self.step * self.parts.train.accumulate)
+            self._settle_buckets()
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr()
         accumulate = self.parts.train.accumulate
@@ -186,6 +189,28 @@ class Training:
     def _loss(self, network: nn.Module, batch: Batch) -> Tensor:
         inputs, targets = batch
         return self.parts.loss(self.forward(inputs, network), targets.to(self.processes.device, non_blocking=True))
+
+    def _settle_buckets(self) -> None:
+        """Let DDP reorder its buckets now, as it does after its first backward pass.
+
+        The place of a gradient in its bucket decides in which order three and more ranks are summed, so the first step
+        of a resumed run would be rounded otherwise than the same step of an uninterrupted run.
+        """
+        network = self._network
+        if self.processes.world < 3 or self._settled or not isinstance(network, DistributedDataParallel):
+            return
+        assert self._stream is not None
+        first = next(self._stream)
+        self._stream = itertools.chain([first], self._stream)
+        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        device = self.processes.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            network.train()
+            self._loss(network, self._on_device(first)).backward()
+        self.optimizer.zero_grad()
+        for name, buffer in self.model.named_buffers():
+            buffer.copy_(buffers[name])
+        self._settled = True
 
     def _on_device(self, batch: Batch) -> Batch:
         return move(batch[0], self.processes.device), move(batch[1], self.processes.device)
