@@ -35,6 +35,7 @@ class Rule:
     """1 / sigma^2 = ess B v + 1 / s_t^2, and AdamW's step for the mean."""
 
     has_posterior = True
+    samples = 1
 
     def __init__(self, model: nn.Module, task: Task, parts: Parts, job: dict[str, Any]) -> None:
         self.options = o = DEFAULTS | job

@@ -19,6 +19,7 @@ class Variational:
     """`VAdamW.for_model` and nothing else: no number of this task was chosen."""
 
     has_posterior = True
+    samples = 1
 
     def __init__(self, model: nn.Module, task: Task, parts: Parts, job: dict[str, Any]) -> None:
         terms = task.terms(parts.train)

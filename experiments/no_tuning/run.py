@@ -111,6 +111,10 @@ def method_of(job: Job, model: torch.nn.Module, parts: Parts) -> Method:
         from experiments.no_tuning.library import Variational
 
         return Variational(model, TASKS[job["task"]], parts, job)
+    if job["method"] == "ivon":
+        from experiments.no_tuning.ivon_options import Ivon
+
+        return Ivon(model, TASKS[job["task"]], parts, job)
     from experiments.no_tuning.explore import Rule
 
     return Rule(model, TASKS[job["task"]], parts, job)

@@ -36,6 +36,7 @@ class Method(Protocol):
     """What the loop needs of an optimizer."""
 
     has_posterior: bool
+    samples: int  # backward passes per step, all on the same batch
 
     def perturb(self) -> None:
         """Put the weights into the model at which the next gradient is taken."""
@@ -51,6 +52,7 @@ class Baseline:
     """SGD with momentum, or AdamW."""
 
     has_posterior = False
+    samples = 1
 
     def __init__(self, name: str, model: nn.Module, rate: float) -> None:
         if name == "sgd":
@@ -134,12 +136,13 @@ def train(
     steps, source = task.steps(parts.train), batches(task, parts.train, seed)
     for step in range(steps):
         batch = next(source)
-        method.perturb()
-        model.zero_grad()
-        value = loss(task, model(batch.inputs), batch.targets)
-        value.backward()
-        if not math.isfinite(value.item()):
-            return model, method, False
+        for _ in range(method.samples):
+            method.perturb()
+            model.zero_grad()
+            value = loss(task, model(batch.inputs), batch.targets)
+            value.backward()
+            if not math.isfinite(value.item()):
+                return model, method, False
         method.step(schedule(step, steps))
     return model, method, True
 

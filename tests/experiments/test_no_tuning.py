@@ -34,6 +34,7 @@ class Fixed:
     """A posterior of known width around the model's weights."""
 
     has_posterior = True
+    samples = 1
 
     def __init__(self, model: nn.Module, std: float) -> None:
         self.model, self.std = model, std

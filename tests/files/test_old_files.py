@@ -26,6 +26,9 @@ from varlearn.report import write_report
 from varlearn.train import RunFolder, fit, load_run_predictions, predict_run, score_run
 from varlearn.train.environment import environment
 
+# Version 0.1 did not warn of clipping with rescaling.
+pytestmark = pytest.mark.filterwarnings("ignore:clip_radius=:UserWarning")
+
 SAMPLES = load_file(cases.HERE / "posteriors" / "samples.safetensors")
 
 

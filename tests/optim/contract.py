@@ -104,7 +104,7 @@ CONTRACTS = (
         variants={
             "plain": {},
             "mc_samples": {"mc_samples": 3},
-            "clip_radius": {"clip_radius": 0.5},
+            "clip_radius": {"clip_radius": 0.5, "rescale_lr": False},
             "no_rescale": {"rescale_lr": False, "lr": 0.05},
             "no_debias": {"debias": False},
             "no_decay": {"weight_decay": 0.0},

@@ -41,6 +41,50 @@ def test_the_statistics_of_a_known_state() -> None:
     assert report.effective_step == pytest.approx(0.1 * math.sqrt((1.0 + 1.5**2) / 2))
 
 
+def test_the_posterior_of_a_known_state() -> None:
+    """sigma^2 = 1 / (100 (h + 0.25)); h / (h + delta) is 0.75, 0 for a negative h, and 0.5."""
+    first, second = nn.Parameter(torch.tensor([3.0, -4.0])), nn.Parameter(torch.tensor([0.0]))
+    opt = IVON([first, second], lr=0.1, ess=100.0, hess_init=2.0, weight_decay=0.25)
+    with opt.sampled_params():
+        pass
+    opt.state[first]["hess"].copy_(torch.tensor([0.75, -0.21]))
+    opt.state[second]["hess"].copy_(torch.tensor([0.25]))
+    (report,) = opt.diagnostics()
+    assert (report.ess, report.curvature_start) == (100.0, 2.0)
+    assert (report.curvature_low, report.curvature_median) == pytest.approx((-0.21, 0.25))
+    assert report.std_mean == pytest.approx((0.1 + 0.5 + math.sqrt(0.02)) / 3, rel=1e-5)
+    # The second tensor's weights are 0, so it has no ratio.
+    ratio = math.sqrt((0.01 + 0.25) / (3.0**2 + 4.0**2))
+    assert (report.noise_min, report.noise_median, report.noise_max) == pytest.approx((ratio,) * 3, rel=1e-5)
+    assert report.effective_params == pytest.approx(1.25)
+    assert report.loss_rise == pytest.approx(0.5 * (0.75 * 0.01 + 0.25 * 0.02))
+
+
+def test_ratios_of_noise_to_weights_are_ordered() -> None:
+    params = [nn.Parameter(torch.full((2,), size)) for size in (0.1, 10.0, 1.0)]
+    opt = IVON(params, lr=0.1, ess=4.0, hess_init=0.25, weight_decay=0.0)
+    with opt.sampled_params():
+        pass
+    (report,) = opt.diagnostics()
+    assert (report.noise_min, report.noise_median, report.noise_max) == pytest.approx((0.1, 1.0, 10.0))
+
+
+def test_a_flat_prior_leaves_all_parameters_to_the_data() -> None:
+    (report,) = trained(1, weight_decay=0.0).diagnostics()
+    assert report.effective_params == 2.0
+    assert report.loss_rise == pytest.approx(2.0 / 200.0)
+
+
+def test_quantiles_of_a_large_matrix_see_all_its_columns() -> None:
+    weight = nn.Parameter(torch.ones(512, 1024))
+    opt = IVON([weight], lr=0.1, ess=1.0, hess_init=1.0)
+    with opt.sampled_params():
+        pass
+    opt.state[weight]["hess"][:, 1::2] = 5.0
+    (report,) = opt.diagnostics()
+    assert (report.curvature_low, report.curvature_high) == (1.0, 5.0)
+
+
 def test_an_optimizer_that_has_drawn_nothing_has_nothing_to_say() -> None:
     assert IVON([nn.Parameter(torch.ones(1))], lr=0.1, ess=1.0).diagnostics() == []
 

@@ -14,6 +14,9 @@ from tests.reference.algorithm1 import Algorithm1, Settings, Vector
 from varlearn import IVON
 from varlearn.core.noise import fold_in, normal_
 
+# Algorithm 1 with every combination of its options, among them clipping with rescaling, of which IVON warns.
+pytestmark = pytest.mark.filterwarnings("ignore:clip_radius=:UserWarning")
+
 STEPS = 100
 PATHS = {"loop": {"foreach": False, "fused": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
 # Relative errors. NORM: of the whole vector, in the 2-norm. ENTRY: of the worst entry, over the largest value that its

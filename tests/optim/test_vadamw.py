@@ -288,11 +288,12 @@ def test_diagnostics_are_the_formulas() -> None:
         std.append((100.0 * curvature[-1] + prior[-1] ** -2).rsqrt())
         noise.append(float(std[-1].square().mean().sqrt() / param.detach().square().mean().sqrt()))
     b_v, sigma, s = torch.cat(curvature), torch.cat(std), torch.cat(prior)
-    assert (found.params, found.step, found.ess) == (27, 11, 100.0)
+    assert (found.params, found.step, found.ess, found.curvature_start) == (27, 11, 100.0, 0.0)
     assert found.std_mean == pytest.approx(float(sigma.mean()), rel=1e-5)
     assert found.effective_params == pytest.approx(float((1.0 - sigma**2 / s**2).sum()), rel=1e-5)
     assert found.loss_rise == pytest.approx(float((b_v * sigma**2).sum() / 2.0), rel=1e-5)
-    assert (found.noise_min, found.noise_max) == pytest.approx((min(noise), max(noise)), rel=1e-5)
+    ratios = found.noise_min, found.noise_median, found.noise_max
+    assert ratios == pytest.approx((min(noise), sorted(noise)[2], max(noise)), rel=1e-5)
     for share, value in ((0.05, found.curvature_low), (0.5, found.curvature_median), (0.95, found.curvature_high)):
         assert value == pytest.approx(float(b_v.quantile(share, interpolation="lower")), rel=1e-5)
     assert found.by_native + found.by_foreach + found.by_loop == 5

@@ -37,7 +37,8 @@ def inputs(cls: type[Optimizer]) -> list[Any]:
         "maximize": {"maximize": True},
     }
     if cls is IVON:
-        settings |= {"squared gradient": {"hess_approx": "squared_gradient"}, "clip radius": {"clip_radius": 0.1}}
+        settings |= {"squared gradient": {"hess_approx": "squared_gradient"}}
+        settings |= {"clip radius": {"clip_radius": 0.1, "rescale_lr": False}}
     base = BASES[cls]
     return [common.OptimizerInput(params=None, kwargs=base | kwargs, desc=desc) for desc, kwargs in settings.items()]
 

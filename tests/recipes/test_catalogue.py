@@ -1,5 +1,7 @@
 """All recipes together."""
 
+import math
+
 import pytest
 
 from varlearn.methods import METHODS
@@ -14,6 +16,8 @@ def test_every_recipe_is_a_run_of_that_name_scale_and_seed(scale: str) -> None:
         assert (run.recipe, run.scale, run.seed) == (name, scale, 3)
         assert name.endswith(run.optim.name)
         assert from_json(to_json(run)) == run
+        clipped = getattr(run.optim, "clip_radius", math.inf) < math.inf
+        assert not (clipped and run.optim.rescale_lr)  # of which IVON warns
 
 
 def test_every_pair_of_table_and_method_is_there() -> None:

@@ -236,7 +236,7 @@ def diagnostics_callback(trainer: Trainer) -> TrainerCallback:
     """A callback that logs the optimizer's `diagnostics()` whenever the Trainer logs its training loss.
 
     Names are "ivon/0/hess_mean" or "vadamw/0/effective_params" and so on, 0 being the parameter group; see
-    `varlearn.optim.GroupDiagnostics` and `varlearn.optim.VAdamWDiagnostics`.
+    `varlearn.optim.GroupDiagnostics` and `varlearn.optim.IVONDiagnostics`.
 
     Args:
         trainer: whose `log` reaches all its reporters: `trainer.add_callback(diagnostics_callback(trainer))`.

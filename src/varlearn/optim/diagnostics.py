@@ -1,41 +1,47 @@
-"""Statistics of the learned posterior: what Appendix A says to monitor."""
+"""Statistics of a learned posterior: how wide it is, and how much of it the data have decided."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import statistics
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from varlearn.advice import Finding, RunFacts, findings
 from varlearn.core import update
 from varlearn.core.shards import local
-from varlearn.optim.objective import prior_mean
+from varlearn.optim.objective import HasPosterior
+from varlearn.optim.prior_widths import mean_squares
 from varlearn.optim.ranks.fsdp import combined
 from varlearn.optim.sampling.members import Members
+
+_SAMPLED = 1 << 16  # entries of a parameter that quantiles are taken of, at least
 
 
 @dataclass(frozen=True)
 class GroupDiagnostics:
-    """One parameter group after some steps; floats, ready for a log.
+    """One parameter group after some steps; floats, ready for a log. The curvature is h for IVON, B vhat for VAdamW.
 
     Attributes:
         params: number of scalar parameters with a state.
         step: steps taken, the largest among the parameters.
-        hess_mean: mean of h.
-        hess_min: smallest h.
-        hess_max: largest h.
-        hess_negative: how many entries have h < 0 (allowed: h + delta is positive).
-        hess_moved: mean of |h - h0| / (h0 + delta): 0 means that nothing was learned about the curvature.
+        ess: lambda now.
+        curvature_start: where the curvature began: `hess_init`, or 0 for VAdamW.
+        curvature_low: 5% of the entries of the curvature are smaller; of this rank's part, like the next two.
+        curvature_median: the median of the curvature.
+        curvature_high: 5% of the entries of the curvature are larger.
         std_mean: mean of sigma.
-        std_min: smallest sigma.
-        std_max: largest sigma.
-        noise_ratio: root mean square of sigma divided by that of the mean weights.
-        clipped: fraction of entries whose preconditioned gradient reaches the clip radius.
-        effective_step: root mean square of the next change of the mean, alpha * clip((gbar + delta m) / (h + delta)).
+        noise_ratio: root mean square of sigma divided by that of the mean weights; infinite if these are all 0.
+        noise_min: smallest such ratio among the parameter tensors.
+        noise_median: the middle one of these, the lower of two.
+        noise_max: largest of them. Tensors whose weights are all 0 have none; without any, all three are 0.
+        effective_params: sum of h / (h + delta): how many parameters the data decide, and not the prior. A negative h
+            counts as 0.
+        loss_rise: 1/2 sum h sigma^2, by how much noise raises the mean loss, to second order. It is
+            effective_params / (2 lambda).
         by_native: parameters (tensors) that the native engine computes.
         by_foreach: parameters that the foreach engine computes.
         by_loop: parameters that the reference loop computes.
@@ -46,102 +52,87 @@ class GroupDiagnostics:
 
     params: int
     step: int
-    hess_mean: float
-    hess_min: float
-    hess_max: float
-    hess_negative: int
-    hess_moved: float
+    ess: float
+    curvature_start: float
+    curvature_low: float
+    curvature_median: float
+    curvature_high: float
     std_mean: float
-    std_min: float
-    std_max: float
     noise_ratio: float
-    clipped: float
-    effective_step: float
+    noise_min: float
+    noise_median: float
+    noise_max: float
+    effective_params: float
+    loss_rise: float
     by_native: int
     by_foreach: int
     by_loop: int
     converted: int
     advice: str | None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...]
 
 
 @torch.no_grad()
-def diagnose(optimizer: Optimizer, members: Members) -> list[GroupDiagnostics]:
+def diagnose(optimizer: HasPosterior, members: Members) -> list[GroupDiagnostics]:
     """The diagnostics of every group that has taken a sample; one pass over the state, no gradient needed."""
-    groups = [group for group in optimizer.param_groups if _with_state(optimizer, group)]
-    return [_diagnose_group(optimizer, group, members.counts(group)) for group in groups]
+    groups = [(group, params) for group in optimizer.param_groups if (params := with_state(optimizer, members, group))]
+    return [diagnose_group(optimizer, members, group, params, _facts(group)) for group, params in groups]
 
 
-def _with_state(optimizer: Optimizer, group: dict[str, Any]) -> list[Tensor]:
-    return [p for p in group["params"] if p.numel() > 0 and "hess" in optimizer.state.get(p, {})]
+def _facts(group: dict[str, Any]) -> RunFacts:
+    return RunFacts(n=int(group["n"]), batch_size=int(group["batch_size"]), steps=group["steps"])
 
 
-def _diagnose_group(optimizer: Optimizer, group: dict[str, Any], engines: dict[str, int]) -> GroupDiagnostics:
-    params = _with_state(optimizer, group)
-    count = sum(param.numel() for param in params)
-    scale = float(group["hess_init"]) + float(group["weight_decay"])
-    weight_decay, ess, radius = float(group["weight_decay"]), float(group["ess"]), float(group["clip_radius"])
-    lr = float(group["lr"]) * (scale if group["rescale_lr"] else 1.0)
-    rows = []
+def with_state(optimizer: HasPosterior, members: Members, group: dict[str, Any]) -> list[Tensor]:
+    """The parameters of a group that have taken a sample."""
+    name = members.rule.curvature
+    return [param for param in group["params"] if param.numel() > 0 and name in optimizer.state.get(param, {})]
+
+
+def diagnose_group(
+    optimizer: HasPosterior, members: Members, group: dict[str, Any], params: list[Tensor], known: RunFacts
+) -> GroupDiagnostics:
+    """The diagnostics of these parameters of a group; findings also use the facts that the caller knows."""
+    sums: list[Tensor] = []
+    noises: list[float] = []
+    entries: list[Tensor] = []
     for param in params:
-        state = optimizer.state[param]
-        hess = local(state["hess"])
-        std = update.std(hess, ess, weight_decay)
-        direction = _direction(param, state, group)
-        moves = direction.clamp(-radius, radius)
-        rows.append(
-            torch.stack(
-                [
-                    hess.sum(dtype=torch.float64),
-                    -_largest(-hess),
-                    _largest(hess),
-                    (hess < 0).sum().double(),
-                    (hess - float(group["hess_init"])).abs_().sum(dtype=torch.float64),
-                    std.sum(dtype=torch.float64),
-                    -_largest(-std),
-                    _largest(std),
-                    (direction.abs() >= radius).sum().double(),
-                    moves.double().square().sum(),
-                    std.double().square().sum(),
-                    local(state.get("mean", param)).double().square().sum(),
-                    (~hess.isfinite() | ~moves.isfinite()).sum().double(),
-                ]
-            ).cpu()
-        )
-    table = torch.stack(rows)  # (parameters, statistics)
-    total, least, most = (combined(params, table, how).tolist() for how in ("sum", "min", "max"))
-    step = max(optimizer.state[param]["step"] for param in params)
-    moved = total[4] / count / scale
-    noise_ratio = math.sqrt(total[10] / total[11]) if total[11] > 0.0 else math.inf
-    found = findings(
-        RunFacts(
-            step=step,
-            skipped_steps=getattr(optimizer, "skipped_steps", None),
-            nonfinite_weights=int(total[12]),
-            ess=ess,
-            hess_init=float(group["hess_init"]),
-            weight_decay=weight_decay,
-            beta2=float(group["betas"][1]),
-            hess_mean=total[0] / count,
-            hess_moved=moved,
-            params=count,
-            noise_ratio=noise_ratio,
-        )
-    )
+        curvature, ess, delta = optimizer.posterior_terms(param)
+        part = local(curvature)
+        precision = update.precision(part, delta)
+        std = precision.rsqrt() / math.sqrt(ess)
+        decided = part.clamp(min=0.0).div_(precision)
+        mean = local(optimizer.state[param].get("mean", param.detach()))
+        bad = ~std.isfinite() | ~mean.isfinite()
+        parts = std, decided, std.double().square(), mean.double().square(), bad
+        sums.append(torch.stack([each.sum(dtype=torch.float64) for each in parts]).cpu())
+        entries.append(_some(part).double().cpu())
+        noise, weight = (math.sqrt(mean_squares([each], [param])[0]) for each in (std, mean))
+        if weight > 0.0:
+            noises.append(noise / weight)
+    std_sum, decided_sum, variances, squares, bad_count = combined(params, torch.stack(sums), "sum").tolist()
+    count, ess, engines = sum(param.numel() for param in params), float(group["ess"]), members.counts(group)
+    step = max(int(optimizer.state[param]["step"]) for param in params)
+    ratio = math.sqrt(variances / squares) if squares > 0.0 else math.inf
+    measured = {"step": step, "ess": ess, "params": count, "noise_ratio": ratio, "nonfinite_weights": int(bad_count)}
+    found = findings(replace(known, skipped_steps=getattr(optimizer, "skipped_steps", None), **measured))
+    low, median, high = _quantiles(torch.cat(entries))
+    first = members.rule.initial.get(members.rule.curvature)
     return GroupDiagnostics(
         params=count,
         step=step,
-        hess_mean=total[0] / count,
-        hess_min=least[1],
-        hess_max=most[2],
-        hess_negative=int(total[3]),
-        hess_moved=moved,
-        std_mean=total[5] / count,
-        std_min=least[6],
-        std_max=most[7],
-        noise_ratio=noise_ratio,
-        clipped=total[8] / count,
-        effective_step=lr * math.sqrt(total[9] / count),
+        ess=ess,
+        curvature_start=0.0 if first is None else float(group[first]),
+        curvature_low=low,
+        curvature_median=median,
+        curvature_high=high,
+        std_mean=std_sum / count,
+        noise_ratio=ratio,
+        noise_min=min(noises, default=0.0),
+        noise_median=statistics.median_low(noises) if noises else 0.0,
+        noise_max=max(noises, default=0.0),
+        effective_params=decided_sum,
+        loss_rise=decided_sum / (2.0 * ess),
         by_native=engines["native"],
         by_foreach=engines["foreach"],
         by_loop=engines["loop"],
@@ -151,15 +142,16 @@ def _diagnose_group(optimizer: Optimizer, group: dict[str, Any], engines: dict[s
     )
 
 
-def _largest(values: Tensor) -> Tensor:
-    """The largest entry; this rank's part of a sharded parameter may have none."""
-    return values.max().double() if values.numel() else torch.full((), -math.inf, dtype=torch.float64)
+def _some(values: Tensor) -> Tensor:
+    """All entries, or every k-th of a large tensor. k is odd, to visit all columns of a matrix of even width."""
+    flat = values.flatten()
+    return flat[:: max(1, flat.numel() // _SAMPLED - 1) | 1]
 
 
-def _direction(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-    """(gbar + delta (m - m0)) / (h + delta) as the state stands."""
-    weight_decay = float(group["weight_decay"])
-    debias = 1.0 - float(group["betas"][0]) ** state["step"] if group["debias"] and state["step"] else 1.0
-    offset = local(state.get("mean", param)) - prior_mean(state, group)
-    precision = update.precision(local(state["hess"]), weight_decay)
-    return (local(state["momentum"]) / debias).add_(offset, alpha=weight_decay).div_(precision)
+def _quantiles(entries: Tensor) -> tuple[float, float, float]:
+    """5%, 50% and 95%, each the nearest entry below; 0 without entries."""
+    if entries.numel() == 0:
+        return 0.0, 0.0, 0.0
+    values = entries.sort().values
+    low, median, high = (float(values[int(share * (len(values) - 1))]) for share in (0.05, 0.5, 0.95))
+    return low, median, high

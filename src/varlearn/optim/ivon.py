@@ -12,7 +12,7 @@ from torch import Tensor
 
 from varlearn.core import update
 from varlearn.optim import hyper, objective
-from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
+from varlearn.optim.ivon_diagnostics import IVONDiagnostics, diagnose_ivon
 from varlearn.optim.variational import VariationalOptimizer
 
 
@@ -41,7 +41,8 @@ class IVON(VariationalOptimizer):
         betas: (beta1, beta2), the momenta of the gradient and of the Hessian. `beta1=` and `beta2=` work too.
         weight_decay: delta. It is the prior: its precision is ess * weight_decay.
         mc_samples: how many samples `step(closure)` draws; the largest among the groups counts.
-        clip_radius: xi, the bound on each entry of the preconditioned gradient. 1e-3 helps transformers.
+        clip_radius: xi, the bound on each entry of the preconditioned gradient. 1e-3 helps transformers. Use
+            `rescale_lr=False` with it.
         rescale_lr: multiply lr by (h0 + delta), so that the first steps are as long as SGD's.
         debias: divide the momentum by 1 - beta1^t.
         hess_approx: "reparam" (the paper's) or "squared_gradient". ivon-opt's "price" and "gradsq" mean the same.
@@ -133,6 +134,7 @@ class IVON(VariationalOptimizer):
         hyper.normalize(defaults)
         super().__init__(params, defaults)
         self._warn_of_flat_prior(float(weight_decay))
+        self._warn_of_rescaled_clipping()
         if given:
             objective.assign_prior_mean(self, self.param_groups, prior_mean)
 
@@ -147,6 +149,21 @@ class IVON(VariationalOptimizer):
                 UserWarning,
                 stacklevel=3,
             )
+
+    def _warn_of_rescaled_clipping(self) -> None:
+        """Clipping already bounds the first steps; with rescaling on top, small h0 make them too short."""
+        for group in self.param_groups:
+            radius, lr = float(group["clip_radius"]), float(group["lr"])
+            if group["rescale_lr"] and radius < math.inf:
+                scale = float(group["hess_init"]) + float(group["weight_decay"])
+                warnings.warn(
+                    f"clip_radius={radius:g} with rescale_lr=True: a weight moves by at most lr * (hess_init + "
+                    f"weight_decay) * clip_radius = {lr * scale * radius:.3g} in a step. The paper does not rescale lr "
+                    f"when it clips (Section 3); pass rescale_lr=False, with lr={lr * scale:.3g} for the same steps",
+                    UserWarning,
+                    stacklevel=3,
+                )
+                return
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""
@@ -164,9 +181,9 @@ class IVON(VariationalOptimizer):
     def _hyper(self, group: dict[str, Any], step: int) -> update.Hyper:
         return step_hyper(group, step)
 
-    def diagnostics(self) -> list[GroupDiagnostics]:
+    def diagnostics(self) -> list[IVONDiagnostics]:
         """Statistics of h, sigma and the step, one entry per group: what Appendix A says to monitor."""
-        return diagnose(self, self._members)
+        return diagnose_ivon(self, self._members)
 
 
 def step_hyper(group: dict[str, Any], step: int) -> update.Hyper:

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from varlearn.core import vadamw
 from varlearn.optim import hyper
 from varlearn.optim.annealing import Schedule, annealed_over_run
+from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
 from varlearn.optim.engine.plan import Member, Noises
 from varlearn.optim.prior_widths import measure, parameter_groups, passes_of, suggested_lr
 from varlearn.optim.ranks import rank_agreement
 from varlearn.optim.sampling.clip_watch import ClipWatch
 from varlearn.optim.sampling.sample_average import SampleAverage
-from varlearn.optim.vadamw_diagnostics import VAdamWDiagnostics, diagnose
 from varlearn.optim.variational import VariationalOptimizer
 
 _REFRESH = 10  # steps between two measurements of the weights' size, for the width of the prior
@@ -284,7 +284,7 @@ class VAdamW(VariationalOptimizer):
         """Refused: the curvature of this optimizer is AdamW's second moment of the gradient."""
         raise RuntimeError("hand_in_hess() has no meaning for VAdamW, whose curvature is B v; use IVON with it")
 
-    def diagnostics(self) -> list[VAdamWDiagnostics]:
+    def diagnostics(self) -> list[GroupDiagnostics]:
         """Statistics of B v, sigma and the prior, one entry per group."""
         return diagnose(self, self._members)
 

@@ -67,7 +67,7 @@ def test_a_hundred_steps_in_every_way_of_training(engine: str, dtype: torch.dtyp
         {"max_grad_norm": 0.5, "prior_mean": 0.3},
         {"prior_mean": "init", "maximize": True, "lr": 0.001, "betas": (0.9, 0.9999)},
         {"hess_approx": "squared_gradient", "mc_samples": 2},
-        {"clip_radius": 0.5, "weight_decay": 0.0},
+        {"clip_radius": 0.5, "rescale_lr": False, "weight_decay": 0.0},
     ],
     ids=str,
 )
