@@ -5,6 +5,9 @@ import os
 # Before torch is imported: where a virtual machine reports AMX and forbids it, bf16 matmuls die with SIGILL.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+# Before Triton is imported: on CPU tensors its kernels run in the interpreter. Nothing else here uses Triton.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 IN_XDIST_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if IN_XDIST_WORKER:
     # Workers share the cores, so each, and each process it starts, keeps to one.

@@ -72,6 +72,22 @@ class Needs(NamedTuple):
 
 TORCH = {"torch"}
 STORED = {"torch", "safetensors"}
+# Kernels of accelerators, and what launches them; `triton_engine` imports them where there is one.
+NEED_TRITON = {
+    f"optim/engine/triton/{name}.py"
+    for name in (
+        "block_kernels",
+        "fold_launch",
+        "ivon_kernels",
+        "launching",
+        "normal_kernels",
+        "rule_launches",
+        "sample_kernels",
+        "step_kernels",
+        "triton_plan",
+        "vadamw_kernels",
+    )
+}
 THIRD_PARTY: dict[str, Needs] = {
     "advice": Needs(set(), set()),
     "files": Needs(STORED, STORED),
@@ -108,6 +124,7 @@ EXTRAS = {
     "scipy",
     "sklearn",
     "transformers",
+    "triton",
     "trl",
 }
 ABSENT = DEVELOPMENT_ONLY | EXTRAS
@@ -184,6 +201,8 @@ def violations(source: str, path: Path) -> list[str]:
     """Imports in `source` that the tables above forbid, each as a readable line."""
     component = component_of(path)
     needs = THIRD_PARTY.get(component, Needs(TORCH, TORCH))
+    if path.as_posix() in NEED_TRITON:
+        needs = Needs(TORCH | {"triton"}, TORCH)
     bad = []
     for name, lazy, line in imports_of(source, path):
         top, _, rest = name.partition(".")
@@ -250,6 +269,7 @@ def test_dependency_direction(path: Path) -> None:
         ("posterior/gaussian.py", "def f():\n    import numpy"),
         ("core/update.py", "from varlearn.types import Params"),
         ("core/update.py", "import numpy as np"),
+        ("optim/engine/triton/triton_engine.py", "import triton"),
         ("core/update.py", "import safetensors.torch"),
         ("metrics/ood.py", "from varlearn.core.noise import normal_"),
         ("metrics/ood.py", "async def f():\n    import scipy.stats"),
@@ -361,7 +381,7 @@ def test_the_library_imports_without_any_extra() -> None:
     names = [
         ".".join([ROOT, *path.with_suffix("").parts]).removesuffix(".__init__")
         for path in relatives
-        if component_of(path) in LIBRARY
+        if component_of(path) in LIBRARY and path.as_posix() not in NEED_TRITON
     ]
     loaded = run_python(f"""
 import json, sys

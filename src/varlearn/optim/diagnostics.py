@@ -43,6 +43,7 @@ class GroupDiagnostics:
         loss_rise: 1/2 sum h sigma^2, by how much noise raises the mean loss, to second order. It is
             effective_params / (2 lambda).
         by_native: parameters (tensors) that the native engine computes.
+        by_triton: parameters that the Triton engine computes.
         by_foreach: parameters that the foreach engine computes.
         by_loop: parameters that the reference loop computes.
         converted: gradients of the last step that were first copied into another memory order or dtype, in all groups.
@@ -65,6 +66,7 @@ class GroupDiagnostics:
     effective_params: float
     loss_rise: float
     by_native: int
+    by_triton: int
     by_foreach: int
     by_loop: int
     converted: int
@@ -134,6 +136,7 @@ def diagnose_group(
         effective_params=decided_sum,
         loss_rise=decided_sum / (2.0 * ess),
         by_native=engines["native"],
+        by_triton=engines["triton"],
         by_foreach=engines["foreach"],
         by_loop=engines["loop"],
         converted=engines["converted"],

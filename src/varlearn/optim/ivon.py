@@ -183,6 +183,7 @@ class IVON(VariationalOptimizer):
 
     def diagnostics(self) -> list[IVONDiagnostics]:
         """Statistics of h, sigma and the step, one entry per group: what Appendix A says to monitor."""
+        self._settle()
         return diagnose_ivon(self, self._members)
 
 

@@ -24,6 +24,10 @@ class SavedState(Optimizer):
         """Set what is not saved to what it is before the first sample."""
 
     @abstractmethod
+    def _settle(self) -> None:
+        """Bring the step counts up to date."""
+
+    @abstractmethod
     def _drop_samples(self) -> None:
         """Forget the samples that wait for a step."""
 
@@ -34,6 +38,7 @@ class SavedState(Optimizer):
                 "state_dict() while a training sample is in the weights: the model would be saved with its noise; "
                 "leave the block, or call eval(), first"
             )
+        self._settle()
         return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -46,6 +51,7 @@ class SavedState(Optimizer):
             raise RuntimeError(
                 "load_state_dict() while a sample is in the weights; leave the block, or call eval(), first"
             )
+        self._settle()
         loaded: dict[str, Any] = {}
 
         def prepare(optimizer: Optimizer, given: dict[str, Any]) -> dict[str, Any]:
@@ -66,6 +72,7 @@ class SavedState(Optimizer):
             raise RuntimeError(
                 "copying an optimizer while a sample is in the weights; leave the block, or call eval(), first"
             )
+        self._settle()
         return super().__getstate__()
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from varlearn.core.shards import PLAIN
-from varlearn.optim.engine.plan import Member, Plan, Row, StepSettings
+from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings
 from varlearn.optim.ranks import fsdp
 from varlearn.optim.sampling.sample_average import SampleAverage
 from varlearn.optim.saturation import EVERY, Saturation
 
 Group = dict[str, Any]
 Work = list[tuple[Plan, list[Row]]]
+
+_OF_SHARDS = ("loop", "triton")  # the engines that compute sharded parameters
 
 _log = logging.getLogger("varlearn")
 
@@ -59,14 +61,15 @@ class Stepper:
             overflow: GradScaler's flag: above 0 the step is dropped.
             unclip: factor that undoes the user's clipping, for hhat.
         """
-        if overflow is not None and float(overflow) > 0.0:
+        guarded = _guarded(plans, groups, average)
+        if guarded is None and overflow is not None and float(overflow) > 0.0:
             self.skipped += 1  # GradScaler lowers its scale and goes on
             return
         work = _gather(average, plans)
-        if not _all_finite(work, place):
+        if guarded is None and not _all_finite(work, place):
             self._drop(work, groups)
             return
-        unscale = 1.0 if scale is None else 1.0 / float(scale)
+        unscale = 1.0 if scale is None or guarded is not None else 1.0 / float(scale)
         clip = _clip_factors(work, groups, unscale)
         known: dict[tuple[int, int], StepSettings] = {}
         for plan, rows in work:
@@ -81,9 +84,19 @@ class Stepper:
                 if hhat is not None and param not in average.given:
                     _follow(hhat, average.change(param, grad), known[which])
                 settings.append(known[which])
-            plan.step(rows, settings)
+            if guarded is None:
+                plan.step(rows, settings)
+            else:
+                guarded.step(rows, settings, Guard(scale, overflow))
         if any([step % EVERY == 0 for _, step in known]):
+            self.count_dropped(0 if guarded is None else guarded.settle())
             self.saturation.recover([plan.members[k] for plan, rows in work for k, _, _ in rows])
+
+    def count_dropped(self, count: int) -> None:
+        """Take note of steps that an accelerator has dropped by itself."""
+        if count and not self.skipped:
+            _log.warning("skipped %d step(s): NaN or infinite gradient", count)
+        self.skipped += count
 
     def _settings(
         self, group: Group, average: SampleAverage, step: int, factor: float, clip: float, unclip: float
@@ -122,12 +135,23 @@ def _gather(average: SampleAverage, plans: Sequence[Plan]) -> Work:
     return work
 
 
+def _guarded(plans: Sequence[Plan], groups: Sequence[Group], average: SampleAverage) -> GuardedPlan | None:
+    """The plan, if it can find out by itself whether the step is to be dropped, and nothing else must be known first.
+
+    A norm to clip to, an error to raise, hhat that follows the gradient and other ranks' shards are known on the host.
+    """
+    plan = plans[0] if len(plans) == 1 else None
+    if not isinstance(plan, GuardedPlan) or average.estimates:
+        return None
+    needs_host = any([group["max_grad_norm"] is not None or group["nonfinite"] != "skip" for group in groups])
+    return plan if not needs_host and all([_is_plain(member) for member in plan.members]) else None
+
+
 def _all_finite(work: Work, place: Callable[[], Sequence[int]]) -> bool:
     """Whether no gradient and no hhat is NaN or infinite, on any rank that has a part of a parameter."""
     finite = all([plan.all_finite(rows) for plan, rows in work])
-    shards = [
-        member.param for plan, _ in work if plan.engine == "loop" for member in plan.members if not _is_plain(member)
-    ]
+    plans = [plan for plan, _ in work if plan.engine in _OF_SHARDS]
+    shards = [member.param for plan in plans for member in plan.members if not _is_plain(member)]
     return fsdp.all_agree(shards, finite, place()) if shards else finite
 
 

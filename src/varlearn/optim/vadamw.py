@@ -286,6 +286,7 @@ class VAdamW(VariationalOptimizer):
 
     def diagnostics(self) -> list[GroupDiagnostics]:
         """Statistics of B v, sigma and the prior, one entry per group."""
+        self._settle()
         return diagnose(self, self._members)
 
 

@@ -85,7 +85,12 @@ class VariationalOptimizer(SamplingBlocks):
     @property
     def skipped_steps(self) -> int:
         """How many steps were dropped for NaN or infinite gradients, by this object."""
+        self._settle()
         return self._stepper.skipped
+
+    def _settle(self) -> None:
+        """Count the steps that an accelerator has dropped without telling the host; this waits for the device."""
+        self._stepper.count_dropped(self._members.settle())
 
     @property
     def saturated_weights(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from varlearn import IVON
 from varlearn.core.dtypes import state_dtype
 from varlearn.core.noise import derive_key
+from varlearn.core.rule import Rule
 from varlearn.core.update import RULE, Hyper
 from varlearn.optim.engine import choice
 from varlearn.optim.engine.native import compilation
@@ -25,6 +27,7 @@ WISHES: dict[str, dict[str, bool | None]] = {
     "loop": {"foreach": False, "fused": False},
     "foreach": {"foreach": True, "fused": False},
     "native": {"foreach": None, "fused": True},
+    "triton": {"foreach": None, "fused": True},
 }
 
 
@@ -37,6 +40,14 @@ def has_compiler() -> bool:
 
 # Where there is a compiler, the engine must be there: a build that fails its own check is no reason to skip.
 needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C compiler")
+
+
+def has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+# Its kernels run in Triton's interpreter, which tests/conftest.py turns on.
+needs_triton = pytest.mark.skipif(not has_triton(), reason="Triton is not installed; it has packages for Linux only")
 FAST_ENGINES = ["foreach", pytest.param("native", marks=needs_compiler)]
 
 
@@ -57,6 +68,12 @@ def layouts(dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     return {name: copied(tensor.to(dtype)) for name, tensor in tensors.items()}
 
 
+def few_layouts(dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Few and small ones for the interpreter: nothing, a number, more than a block, misaligned, another order."""
+    tensors = [torch.randn(0), torch.randn(()), torch.randn(1025), torch.randn(40)[1:], torch.randn(5, 7).t()]
+    return [copied(tensor.to(dtype)) for tensor in tensors]
+
+
 def new_group(**wishes: Any) -> dict[str, Any]:
     return {"foreach": None, "fused": None, "memory": "fast", **wishes}
 
@@ -71,8 +88,8 @@ def member(param: Tensor, index: int = 0, group: dict[str, Any] | None = None, h
     return Member(param, state, new_group() if group is None else group, index)
 
 
-def plan_of(engine: str, members: Sequence[Member]) -> Plan:
-    return choice.ENGINES[engine](members, RULE)
+def plan_of(engine: str, members: Sequence[Member], rule: Rule = RULE) -> Plan:
+    return choice.ENGINES[engine](members, rule)
 
 
 def hyper(**changes: float) -> Hyper:
@@ -95,6 +112,7 @@ class Quadratics:
         prior: m0 as a number, or "tensor".
         clip_radius: xi.
         factors: `grad_factor` and `clip_factor` of the step.
+        starts: the parameters; tensors of every size and memory order if None.
     """
 
     def __init__(
@@ -103,9 +121,10 @@ class Quadratics:
         prior: str = "0",
         clip_radius: float = math.inf,
         factors: tuple[float, float] = (1.0, 1.0),
+        starts: list[Tensor] | None = None,
     ) -> None:
         self.approximation, self.prior, self.clip_radius, self.factors = approximation, prior, clip_radius, factors
-        self.starts = list(layouts().values())
+        self.starts = list(layouts().values()) if starts is None else starts
         self.targets, self.curvatures, self.priors = (
             [torch.randn_like(start) for start in self.starts],
             [torch.rand_like(start) + 0.1 for start in self.starts],

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.optim.engine.problems import FAST_ENGINES, Quadratics, Twins, needs_compiler
+from tests.optim.engine.problems import FAST_ENGINES, Quadratics, Twins, few_layouts, needs_compiler, needs_triton
 from varlearn import IVON
 
 CASES = list(
@@ -40,6 +40,16 @@ def test_a_hundred_steps_in_every_memory_order(approximation: str, keep_sample: 
 def test_a_hundred_steps_of_three_threads(approximation: str) -> None:
     torch.set_num_threads(3)
     Quadratics(approximation, "tensor", 1.0).compare("native", steps=100, tolerance=1e-5)
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["fast", "lean"])
+@pytest.mark.parametrize("keep_sample", [False, True])
+@pytest.mark.parametrize("approximation", ["reparam", "squared_gradient", "given"])
+def test_a_hundred_steps_of_triton_in_the_interpreter(approximation: str, keep_sample: bool, memory: str) -> None:
+    problem = Quadratics(approximation, "tensor", 1.0, starts=few_layouts())
+    problem.compare("triton", steps=100, tolerance=1e-5, memory=memory, keep_sample=keep_sample)
 
 
 @pytest.mark.parametrize("way", ["blocks", "modes", "closure"])

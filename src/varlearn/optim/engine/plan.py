@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -79,6 +79,18 @@ class StepSettings(NamedTuple):
     estimate_factor: float = 1.0
 
 
+class Guard(NamedTuple):
+    """What decides on the device, and not on the host, whether a step is taken. The host waits for nothing.
+
+    Attributes:
+        scale: GradScaler's loss scale; gradients are divided by it.
+        overflow: GradScaler's flag; above 0 the step is dropped.
+    """
+
+    scale: Tensor | None = None
+    overflow: Tensor | None = None
+
+
 # Position among the plan's members, gradient, and hhat where it is already known.
 Row = tuple[int, Tensor, Tensor | None]
 
@@ -143,4 +155,17 @@ class Plan(Protocol):
 
     def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
         """Lines 3 to 7 for some parameters. A sample that is still in the weights is taken out."""
+        ...
+
+
+@runtime_checkable
+class GuardedPlan(Plan, Protocol):
+    """A plan on an accelerator that can drop a step by itself, so that the host need not wait for the look for NaN."""
+
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], guard: Guard | None = None) -> None:
+        """As `Plan.step`. With a guard, the step is dropped on the device if a number is NaN or infinite."""
+        ...
+
+    def settle(self) -> int:
+        """Take dropped steps out of `state["step"]` and return how many there were since the last call; it waits."""
         ...

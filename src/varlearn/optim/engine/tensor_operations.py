@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
+from torch.torch_version import TorchVersion
+
+_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
 
 
 def all_finite(tensors: Sequence[Tensor]) -> bool:
@@ -57,3 +61,12 @@ def bounded(values: Tensor, dtype: torch.dtype) -> Tensor:
         return values
     bound = torch.finfo(dtype).max
     return values.clamp_(-bound, bound)
+
+
+def changed(params: Sequence[Tensor]) -> None:
+    """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
+    if _INCREMENT_TAKES_LISTS:
+        increment_version(params)
+    else:
+        for param in params:
+            increment_version(param)

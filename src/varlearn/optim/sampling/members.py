@@ -12,7 +12,7 @@ from varlearn.core.rule import Rule
 from varlearn.optim import state
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.choice import make_plans
-from varlearn.optim.engine.plan import Fold, Member, Plan
+from varlearn.optim.engine.plan import Fold, GuardedPlan, Member, Plan
 
 
 class Members:
@@ -38,6 +38,7 @@ class Members:
         self._states: tuple[list[Tensor], list[dict[str, Any]]] = ([], [])
         self._planned: Sequence[Member] = ()
         self._plans: list[Plan] = []
+        self._dropped = 0  # steps, by plans that are gone
 
     def find(self, groups: Sequence[dict[str, Any]], states: MutableMapping[Tensor, Any]) -> list[Member]:
         """The trainable parameters of `groups`. A missing state is made, in `states`."""
@@ -70,11 +71,18 @@ class Members:
         if members is not self._planned or not all([plan.holds() for plan in self._plans]):
             for plan in self._plans:
                 plan.restore()
+            self._dropped = self.settle()
             for param, its, group, _ in members:
                 state.adapt(its, param, group, self.rule)
             self._plans = make_plans(members, self.rule, self._plans)
             self._planned = members
         return self._plans
+
+    def settle(self) -> int:
+        """Correct the parameters' step counts by the steps that an accelerator has dropped, and return how many."""
+        count = self._dropped + sum([plan.settle() for plan in self._plans if isinstance(plan, GuardedPlan)])
+        self._dropped = 0
+        return count
 
     def fold(self, folds: Sequence[tuple[Member, Fold]]) -> None:
         """Average the gradients and hhat of parameters with those of earlier samples."""
@@ -89,7 +97,7 @@ class Members:
 
     def counts(self, group: dict[str, Any]) -> dict[str, int]:
         """Engine -> how many parameters of a group it computes; and the gradients that had to be copied first."""
-        found = {"native": 0, "foreach": 0, "loop": 0, "converted": 0}
+        found = {"native": 0, "triton": 0, "foreach": 0, "loop": 0, "converted": 0}
         for plan in self._plans:
             found[plan.engine] += sum(member.group is group for member in plan.members)
             found["converted"] += plan.converted

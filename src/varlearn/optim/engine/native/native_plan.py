@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from operator import is_
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,8 +19,10 @@ from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import scalars
-from varlearn.optim.engine.native.rule_kernels import RULES, changed, is_readable
+from varlearn.optim.engine.native.rule_kernels import RULES, is_readable
 from varlearn.optim.engine.plan import Fold, Member, Noises, Row, StepSettings
+from varlearn.optim.engine.tensor_operations import changed
+from varlearn.optim.engine.tensor_places import TensorPlaces
 
 _FLOAT32, _STRIDED = torch.float32, torch.strided
 _DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS = 8, 11, 8  # of `Draw` in kernel.c, and of a step and a fold of a rule
@@ -64,11 +64,7 @@ class NativePlan:
         self.is_in = ctypes.c_int()
         self._rule, self._kernels, self._its = rule, kernels, RULES[rule.name]
         self._params = [member.param for member in members]
-        self._state_values = self._state_values_now()
-        self._state_tensors = [value for value in self._state_values if value is not None]
-        self._wishes = self._wishes_now()
-        self._places_then = self._places_now()
-        self._state_places = self._state_places_now()
+        self._places = TensorPlaces(self.members, rule)
         self._sizes = [param.numel() for param in self._params]
         self._shapes = [param.shape for param in self._params]
         self._known_strides = [{param.stride()} for param in self._params]  # of gradients in the same memory order
@@ -121,27 +117,7 @@ class NativePlan:
 
     def holds(self) -> bool:
         """Whether every tensor is where it was: it can be moved, cast, resized or replaced behind its name."""
-        return (
-            self._places_then == self._places_now()
-            and self._state_places == self._state_places_now()
-            and all(map(is_, self._state_values, self._state_values_now()))
-            and self._wishes == self._wishes_now()
-        )
-
-    def _places_now(self) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Address, size in bytes and strides of each parameter."""
-        return [(param.data_ptr(), param.nbytes, param.stride()) for param in self._params]
-
-    def _state_places_now(self) -> list[tuple[int, int]]:
-        return [(tensor.data_ptr(), tensor.nbytes) for tensor in self._state_tensors]
-
-    def _state_values_now(self) -> list[Any]:
-        names = (*self._rule.state, "prior_mean", "mean")
-        return [state.get(name) for _, state, _, _ in self.members for name in names]
-
-    def _wishes_now(self) -> list[tuple[object, ...]]:
-        groups = {id(member.group): member.group for member in self.members}
-        return [(group["foreach"], group["fused"], group["memory"]) for group in groups.values()]
+        return self._places.are_same()
 
     # The sample
 
@@ -166,13 +142,12 @@ class NativePlan:
         """Put the means back, in one call."""
         if not self.is_in.value:
             return
-        words, now = self._draw_words, self._places_now()
-        if now != self._places_then:
+        words, moved = self._draw_words, self._places.moved()
+        if moved:
             words = words[:]
-            for k, (before, after) in enumerate(zip(self._places_then, now, strict=True)):
-                if before != after:
-                    self._restore_elsewhere(k)
-                    words[_DRAW_WORDS * k] = 0
+            for k in moved:
+                self._restore_elsewhere(k)
+                words[_DRAW_WORDS * k] = 0
         self._run("varlearn_restore", words, _DRAW_WORDS, self.is_in)
         changed(self._params)
 
@@ -183,7 +158,7 @@ class NativePlan:
             loop.plan([self.members[k]], self._rule).subtract(self._noises)
         else:
             copy = self._copies[place : place + self._sizes[k]]
-            self._params[k].copy_(copy.as_strided(self._shapes[k], self._places_then[k][2]))
+            self._params[k].copy_(copy.as_strided(self._shapes[k], self._places.params[k][2]))
 
     # The step
 

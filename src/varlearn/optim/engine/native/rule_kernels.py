@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
-from torch.torch_version import TorchVersion
 
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine.native import scalars
 from varlearn.optim.engine.plan import Fold, StepSettings
-
-_INCREMENT_TAKES_LISTS = TorchVersion(torch.__version__) >= "2.5"
 
 
 class RuleKernels(NamedTuple):
@@ -39,12 +35,3 @@ def is_readable(tensor: Tensor) -> bool:
         type(tensor) in PLAIN and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
     )
     return is_plain and not tensor.is_neg() and (tensor.data_ptr() != 0 or tensor.numel() == 0)
-
-
-def changed(params: Sequence[Tensor]) -> None:
-    """Tell autograd, which sees no writes through addresses: a graph that saved the old weights must not be used."""
-    if _INCREMENT_TAKES_LISTS:
-        increment_version(params)
-    else:
-        for param in params:
-            increment_version(param)

@@ -1,0 +1,67 @@
+"""Launches of kernels on some rows of a table: one program for each block of their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from varlearn.optim.engine.triton.device_tables import DeviceTable
+from varlearn.optim.engine.triton.row_layout import BLOCK, WARPS
+from varlearn.optim.engine.triton.step_kernels import prepare
+
+_PREPARED = 128  # rows that `prepare` takes at a time
+
+# A product and a sum are never fused: the bits are those of the interpreter, on every device.
+OPTIONS = {"num_warps": WARPS, "enable_fp_fusion": False}
+
+
+class Launcher:
+    """Launches kernels on a device.
+
+    Args:
+        sizes: number of elements of each row.
+        device: where the tensors are.
+
+    Attributes:
+        first: number of each row's first block.
+        count: of all blocks.
+    """
+
+    def __init__(self, sizes: Sequence[int], device: torch.device) -> None:
+        self._device = device
+        self._counts = [-(-size // BLOCK) for size in sizes]
+        self.first = [0]
+        for count in self._counts:
+            self.first.append(self.first[-1] + count)
+        self.count = self.first.pop()
+        self._blocks: dict[tuple[int, ...], Tensor] = {}  # of the rows that were launched together
+
+    def run(self, kernel: Any, rows: DeviceTable, positions: Sequence[int], *tables: Any, **constants: Any) -> None:
+        """Launch a kernel on the rows at some positions."""
+        blocks = self._blocks_of(tuple(positions))
+        if len(blocks):
+            with self._on_device():
+                kernel[(len(blocks),)](rows.tensor, blocks, *tables, **constants, BLOCK=BLOCK, **OPTIONS)
+
+    def prepare(self, rows: DeviceTable, count: int, *tables: Tensor) -> None:
+        """Launch the kernel that finds out, before a step, what only the device knows."""
+        with self._on_device():
+            kernel: Any = prepare
+            kernel[(1,)](rows.tensor, count, *tables, BLOCK=_PREPARED, **OPTIONS)
+
+    def _blocks_of(self, positions: tuple[int, ...]) -> Tensor:
+        """(row, number of the block in it) of all blocks of some rows, int32, on the device."""
+        if positions not in self._blocks:
+            with torch.inference_mode(False):
+                counts = torch.tensor([self._counts[k] for k in positions], dtype=torch.int64)
+                row = torch.tensor(positions, dtype=torch.int32).repeat_interleave(counts)
+                number = torch.arange(len(row)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+                self._blocks[positions] = torch.stack((row, number.int()), 1).to(self._device)
+        return self._blocks[positions]
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()

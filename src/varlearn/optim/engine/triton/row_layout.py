@@ -1,0 +1,50 @@
+"""The tables that the kernels read: one row of 64-bit words for each parameter, and one pair of words for each block.
+
+A launch has one program for each block of `BLOCK` elements. A program finds its parameter and its place in it in the
+table of blocks, and everything else in the parameter's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# Elements of a block, and the warps that compute it: eight elements for each thread, in two loads of 16 bytes.
+BLOCK, WARPS = 1024, 4
+
+# The words of a row. Addresses are 0 where there is no tensor.
+SIZE = 0  # elements; 0 where the parameter takes no part
+PARAM = 1
+MEAN = 2  # the copy of the mean, or the finer mean of a float16 or bfloat16 parameter
+FIRST = 3  # the first state tensor: momentum, exp_avg
+CURVATURE = 4  # the second one: hess, exp_avg_sq
+GRAD = 5
+ESTIMATE = 6  # hhat, where it is given
+PRIOR = 7
+INDEX = 8  # folded into the key of the draw
+GROUP = 9  # which key
+SHIFT = 10  # added to the key: where this rank's part of a sharded parameter begins
+SETTINGS = 11  # which scalars
+ALIGNED = 12  # 1 if every address is a multiple of 16
+MARK = 13  # of the parameter's first block
+STEP = 14  # number of the step, dropped ones included
+WORDS = 15
+
+# In a fold three words mean something else.
+ESTIMATE_MEAN, GRAD_MEAN, CAPTURED = PARAM, MEAN, FIRST
+
+# Where the mean is while a sample is in the weights: nowhere, in a copy, in the state.
+LEAN, COPY, STATE = 0, 1, 2
+
+# How hhat is made.
+REPARAM, SQUARED_GRADIENT, GIVEN = 0, 1, 2
+
+_ADDRESSES = (PARAM, MEAN, FIRST, CURVATURE, GRAD, ESTIMATE, PRIOR)
+
+
+def are_aligned(row: Sequence[int]) -> int:
+    """1 if every address of a row is a multiple of 16 bytes, which a thread can load at a time; else 0.
+
+    >>> are_aligned([4096, 64, 128, 0, 0, 0, 0, 0]), are_aligned([4096, 64, 132, 0, 0, 0, 0, 0])
+    (1, 0)
+    """
+    return int(not any([row[word] % 16 for word in _ADDRESSES]))

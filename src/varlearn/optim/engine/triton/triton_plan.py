@@ -1,0 +1,268 @@
+"""A plan that launches the Triton kernels on whole lists of parameters, without waiting for the device.
+
+As in the native plan, everything that the kernels need to know of a parameter is written into a table once. A step
+fills in the gradients. The tables are copied to the device when they have changed, and no number comes back, except
+where the caller asks for one (`all_finite`, `settle`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from varlearn.core.noise import signed
+from varlearn.core.rule import Rule
+from varlearn.core.shards import local, place
+from varlearn.optim.engine import loop
+from varlearn.optim.engine.native import scalars
+from varlearn.optim.engine.plan import Fold, Guard, Member, Noises, Row, StepSettings
+from varlearn.optim.engine.tensor_operations import changed
+from varlearn.optim.engine.tensor_places import TensorPlaces
+from varlearn.optim.engine.triton import row_layout as at
+from varlearn.optim.engine.triton import sample_kernels, step_kernels
+from varlearn.optim.engine.triton.device_tables import DeviceTable
+from varlearn.optim.engine.triton.fold_launch import FoldLaunch
+from varlearn.optim.engine.triton.launching import Launcher
+from varlearn.optim.engine.triton.readable_gradients import GradientReader
+from varlearn.optim.engine.triton.rule_launches import DTYPES, HOW, LAUNCHES, floats_of
+
+_LINE = 32  # floats in a line of memory of 128 bytes: copies of the mean begin on one
+
+
+class TritonPlan:
+    """A plan that launches the kernels, for parameters on one device.
+
+    Attributes:
+        is_in: whether a sample may be in the weights. The marks of the blocks say where it is.
+    """
+
+    engine = "triton"
+
+    def __init__(self, members: Sequence[Member], rule: Rule, before: TritonPlan | None = None) -> None:
+        self.members, self.converted = list(members), 0
+        self.is_in, self._may_have_dropped = False, False
+        self._rule, self._its = rule, LAUNCHES[rule.name]
+        self._parts = [local(member.param) for member in members]
+        self._places = TensorPlaces(self.members, rule)
+        self._sizes = [part.numel() for part in self._parts]
+        self._shapes = [part.shape for part in self._parts]
+        self._kinds = [(part.dtype, _keep(member)) for part, member in zip(self._parts, members, strict=True)]
+        self._noises: Noises = {}
+        self._number = 1  # of the last draw; the marks begin at 0, so that none is in
+        self._reader = GradientReader(self._parts)
+        self._groups = {id(group): k for k, group in enumerate({id(m.group): m.group for m in members}.values())}
+        device = self._parts[0].device
+        self._launcher = Launcher(self._sizes, device)
+        self._positions: dict[tuple[torch.dtype, int], list[int]] = {}
+        for k, kind in enumerate(self._kinds):
+            self._positions.setdefault(kind, []).append(k)
+        with torch.inference_mode(False):
+            self._copies, self._copy_places = self._room(device, None if before is None else before._copies)
+            self._marks = torch.zeros(self._launcher.count, dtype=torch.int32, device=device)
+            self._dropped = torch.zeros(len(members) + 1, dtype=torch.int32, device=device)
+            self._clock = torch.zeros(len(members) + 1, dtype=torch.float32, device=device)
+            self._found = torch.zeros(1, dtype=torch.int32, device=device)
+            self._no_overflow, self._no_scale = self._clock.new_zeros(1), self._clock.new_ones(1)
+        self._words = self._row_words()
+        self._draw_rows, self._step_rows = DeviceTable(torch.int64, device), DeviceTable(torch.int64, device)
+        self._draw_keys, self._step_keys = DeviceTable(torch.int64, device), DeviceTable(torch.int64, device)
+        self._scales, self._scalars = DeviceTable(torch.float32, device), DeviceTable(torch.float32, device)
+        self._debiases = DeviceTable(torch.float64, device)
+        self._folds = FoldLaunch(self._launcher, self._parts, self._words)
+
+    def _room(self, device: torch.device, before: Tensor | None) -> tuple[Tensor, list[int | None]]:
+        """One block of memory for all copies of the mean (the old one, if it fits), and where they begin."""
+        places: list[int | None] = []
+        end = 0
+        for (_, keep), size in zip(self._kinds, self._sizes, strict=True):
+            places.append(end if keep == at.COPY else None)
+            end += -(-size // _LINE) * _LINE if keep == at.COPY else 0
+        if before is not None and len(before) == end and before.device == device:
+            return before, places
+        return torch.empty(end, dtype=torch.float32, device=device), places
+
+    def _row_words(self) -> array[int]:
+        """The rows of all members, without gradients."""
+        words: list[int] = []
+        for k, (param, state, group, index) in enumerate(self.members):
+            row = [0] * at.WORDS
+            row[at.SIZE], row[at.PARAM] = self._sizes[k], self._parts[k].data_ptr()
+            mean, copy, prior = state.get("mean"), self._copy_places[k], state.get("prior_mean")
+            if mean is not None:
+                row[at.MEAN] = local(mean).data_ptr()
+            elif copy is not None:
+                row[at.MEAN] = self._copies.data_ptr() + 4 * copy
+            row[at.FIRST], row[at.CURVATURE] = (local(state[name]).data_ptr() for name in self._rule.state)
+            row[at.PRIOR] = 0 if prior is None else local(prior).data_ptr()
+            row[at.INDEX], row[at.GROUP], row[at.SHIFT] = index, self._groups[id(group)], signed(place(param, 0)[0])
+            row[at.MARK], row[at.ALIGNED] = self._launcher.first[k], at.are_aligned(row)
+            words += row
+        return array("q", words)
+
+    def holds(self) -> bool:
+        """Whether every tensor is where it was: it can be moved, cast, resized or replaced behind its name."""
+        return self._places.are_same()
+
+    # The sample
+
+    def draw(self, noises: Noises) -> None:
+        """Keep the means and perturb the parameters, in one launch for each dtype and way to keep the mean."""
+        self._noises, self._number = noises, self._number % (2**31 - 1) + 1
+        self._draw_keys.write([signed(noises[group].key) for group in self._groups])
+        scales: list[float] = []
+        known: dict[tuple[object, ...], list[float]] = {}
+        for param, _, group, _ in self.members:
+            noise = noises[id(param) if id(param) in noises else id(group)]
+            if noise[1:] not in known:
+                known[noise[1:]] = floats_of(scalars.of_draw(noise))
+            scales += known[noise[1:]]
+        self._scales.write(scales)
+        self.is_in = True
+        self._launch_sample(sample_kernels.draw, self._words)
+
+    def restore(self) -> None:
+        """Put the means back. Blocks that the draw has not reached, or that were restored, are left alone."""
+        if not self.is_in:
+            return
+        words, moved = self._words, self._places.moved()
+        if moved:
+            words = words[:]
+            for k in moved:
+                self._restore_elsewhere(k)
+                words[at.WORDS * k + at.SIZE] = 0
+        self._launch_sample(sample_kernels.restore, words)
+        self.is_in = False
+
+    def _restore_elsewhere(self, k: int) -> None:
+        """Put back the mean of a parameter whose memory was replaced while the sample was in it."""
+        copy, member = self._copy_places[k], self.members[k]
+        if "mean" in member.state:
+            local(member.param).copy_(local(member.state["mean"]))
+        elif copy is None:
+            loop.plan([member], self._rule).subtract(self._noises)
+        else:
+            flat = self._copies[copy : copy + self._sizes[k]]
+            local(member.param).copy_(flat.as_strided(self._shapes[k], self._places.params[k][2]))
+
+    def _launch_sample(self, kernel: Any, words: array[int]) -> None:
+        self._draw_rows.write(words)
+        tables = self._draw_keys.tensor, self._scales.tensor, self._marks, self._number
+        for (dtype, keep), positions in self._positions.items():
+            self._launcher.run(kernel, self._draw_rows, positions, *tables, DTYPE=DTYPES[dtype], KEEP=keep)
+        changed(self._parts)
+
+    # The step
+
+    def all_finite(self, rows: Sequence[Row]) -> bool:
+        """Whether no gradient and no hhat is NaN or infinite. The host waits for the answer."""
+        self._step_rows.write(self._words_of(rows))
+        self._look(rows)
+        return not bool(self._found.item())
+
+    def _look(self, rows: Sequence[Row]) -> None:
+        """Set `_found` to whether a number in the rows of the table is not finite."""
+        kinds: dict[tuple[torch.dtype, bool], list[int]] = {}
+        for k, grad, hhat in self._reader.read(rows):
+            kinds.setdefault((grad.dtype, hhat is not None), []).append(k)
+        self._found.zero_()
+        for (dtype, is_given), positions in kinds.items():
+            how = {"GRAD_DTYPE": DTYPES[dtype], "IS_GIVEN": is_given}
+            self._launcher.run(step_kernels.look_for_nonfinite, self._step_rows, positions, self._found, **how)
+
+    def _words_of(self, rows: Sequence[Row]) -> array[int]:
+        """The rows of a step: those without a gradient have the size 0."""
+        words = self._words[:]
+        for k in range(len(self.members)):
+            words[at.WORDS * k + at.SIZE] = 0
+        for k, grad, hhat in self._reader.read(rows):
+            row = at.WORDS * k
+            words[row + at.SIZE] = self._sizes[k]
+            words[row + at.GRAD] = grad.data_ptr()
+            words[row + at.ESTIMATE] = 0 if hhat is None else hhat.data_ptr()
+            words[row + at.ALIGNED] = at.are_aligned(words[row : row + at.WORDS])
+        return words
+
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], guard: Guard | None = None) -> None:
+        """Update the parameters, in one launch for each kind. Means are read from the copies while a sample is in.
+
+        With a guard the device looks for NaN, drops the step if it finds one, and counts it (`settle`).
+        """
+        if any(keep == at.LEAN for _, keep in self._positions):
+            self.restore()
+        words, found = self._words_of(rows), list[float]()
+        debiases = [1.0, 0.0] * len(self.members)
+        known: dict[tuple[int, bool], int] = {}
+        keys = [0] * len(self._groups)
+        kinds: dict[tuple[Any, ...], list[int]] = {}
+        for (k, grad, hhat), its in zip(self._reader.read(rows), settings, strict=True):
+            kind = id(its), hhat is not None
+            if kind not in known:
+                known[kind] = len(known)
+                found += floats_of(self._its.step_scalars(its, hhat is not None))
+                keys[self._groups[id(self.members[k].group)]] = signed(its.noise.key)
+            words[at.WORDS * k + at.SETTINGS] = known[kind]
+            words[at.WORDS * k + at.STEP] = int(self.members[k].state["step"])
+            debiases[2 * k : 2 * k + 2] = self._its.debias(its)
+            how = at.GIVEN if hhat is not None else HOW[its.approximation]
+            kinds.setdefault((*self._kinds[k], grad.dtype, how), []).append(k)
+        self._step_rows.write(words)
+        if guard is None:
+            self._found.zero_()
+        else:
+            self._look(rows)
+            self._may_have_dropped = True
+        self._step_keys.write(keys)
+        self._scalars.write(found)
+        self._prepare(debiases, guard or Guard())
+        tables = self._step_keys.tensor, self._scalars.tensor, self._clock, self._found, self._marks, self._number
+        for (dtype, keep, grad_dtype, how), positions in kinds.items():
+            kind = {"DTYPE": DTYPES[dtype], "GRAD_DTYPE": DTYPES[grad_dtype], "KEEP": keep, "HOW": how}
+            self._launcher.run(self._its.step, self._step_rows, positions, *tables, **kind)
+        changed([self._parts[k] for k, _, _ in rows])
+        if guard is None and len(rows) == len(self.members):
+            self.is_in = False
+        self.restore()  # parameters without a gradient, and all of them if the step was dropped
+        self.converted = self._reader.converted
+        self._reader.forget()
+
+    def _prepare(self, debiases: Sequence[float], guard: Guard) -> None:
+        self._debiases.write(debiases)
+        overflow = self._no_overflow if guard.overflow is None else guard.overflow
+        scale = self._no_scale if guard.scale is None else guard.scale
+        self._launcher.prepare(
+            self._step_rows, len(self.members), self._debiases.tensor, self._clock, self._dropped, self._found,
+            overflow, scale,
+        )  # fmt: skip
+
+    def settle(self) -> int:
+        """Take the steps that the device has dropped out of the parameters' step counts; the host waits for it.
+
+        Returns:
+            How many steps were dropped since the last call.
+        """
+        if not self._may_have_dropped:
+            return 0
+        *by_member, count = self._dropped.tolist()
+        for member, dropped in zip(self.members, by_member, strict=True):
+            member.state["step"] -= dropped
+        self._dropped.zero_()
+        self._may_have_dropped = False
+        return count
+
+    def fold(self, folds: Sequence[tuple[int, Fold]]) -> None:
+        """Average gradients and hhat with those of earlier samples."""
+        others = self._folds.run(self._its.fold, folds)
+        changed([each.grad_mean for _, each in folds if each.grad_mean is not None])
+        if others:
+            loop.plan(self.members, self._rule).fold(others)
+
+
+def _keep(member: Member) -> int:
+    """Where the mean of a parameter is while a sample is in it."""
+    if "mean" in member.state:
+        return at.STATE
+    return at.LEAN if member.group["memory"] == "lean" else at.COPY
