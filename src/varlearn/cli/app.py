@@ -10,8 +10,9 @@ from varlearn.cli.show import Screen
 
 HELP = """Variational learning as ordinary as AdamW: train, predict, score, and reproduce the paper.
 
-- A first run: varlearn demo
-- A row of the paper's tables on two cores: varlearn train cifar10-resnet20-ivon --out runs/ivon
+- See what it is about: varlearn demo
+- A first run, in seconds: varlearn train digits-ivon
+- A row of the paper's tables, in minutes: varlearn train cifar10-resnet20-ivon --out runs/ivon
 
 Every command takes --debug, which adds the traceback to an error.
 
@@ -20,21 +21,24 @@ Exit codes: 0 done, 1 error, 2 wrong use, 3 cannot write, 4 loss not finite, 130
 
 TRAIN = """Train a recipe, predict, and score.
 
-What a recipe sets, a file given with --config may change, and a flag such as --optim.lr has the last word. Nothing
-else follows from a change: after another --data.subset or --train.epochs, IVON's ess and beta2 are still those of the
-recipe. "none" is a value: --data.subset none takes all examples.
+A file given with --config changes the settings of the recipe, and flags change both. --lr is short for --optim.lr, and
+so on. A change affects nothing else: after another --data.subset or --train.epochs, IVON's ess and beta2 are still
+those of the recipe. "none" is a value: --data.subset none takes all examples.
 
-The test set is predicted at the mean and averaged over the posterior. Ctrl-C saves; --resume goes on.
+At the end the test set is predicted at the mean and averaged over the posterior, and advice is printed if something is
+wrong. Ctrl-C saves; varlearn train --resume --out FOLDER goes on with the same settings.
 
 Several devices or processes:  torchrun --nproc-per-node 8 -m varlearn train ...
 """
-PREDICT = """Predict the test set again with a trained posterior.
+PREDICT = """Predict inputs of your own, or the test set again.
 
-Reads posterior.safetensors, writes predictions.safetensors.
+- varlearn predict runs/x --input table.csv --samples 64
+
+Without --input it reads posterior.safetensors and writes predictions.safetensors.
 """
 SCORE = """Score the predictions of a run again.
 
-Reads predictions.safetensors, writes metrics.json.
+Reads predictions.safetensors, writes metrics.json and advice.json.
 """
 REPORT = """Make a page and figures from finished runs.
 
@@ -48,6 +52,26 @@ goes on where it stopped. A run that fails does not stop the others. Results go 
 DEMO = """Compare AdamW, SGD and IVON on small digits.
 
 About two minutes on two cores; what is trained already is not trained again.
+"""
+LIST = """Show the recipes in groups.
+
+With the name of a group its recipes, with the name of a recipe its settings.
+"""
+SWEEP = """Try settings on a grid, and keep the best on validation data.
+
+Give several values to any setting of train, separated by commas. Every combination is a run in its own folder:
+
+- varlearn sweep digits-ivon --optim.lr 0.3,1 --optim.ess 3000,10000
+
+The best has the lowest NLL on validation data, mean over seeds. A tenth of the training data is held out unless the
+recipe or --data.validation says otherwise. The same command goes on where it stopped. It writes sweep.json, and
+best.json, which varlearn train takes in the place of a recipe.
+"""
+COMPLETION = """Print completions for bash, zsh or fish.
+
+- bash: varlearn completion bash > ~/.local/share/bash-completion/completions/varlearn
+- zsh: varlearn completion zsh > ~/.zfunc/_varlearn, with fpath+=~/.zfunc before compinit in ~/.zshrc
+- fish: varlearn completion fish > ~/.config/fish/completions/varlearn.fish
 """
 
 
@@ -70,10 +94,12 @@ app = App(
     help_format="markdown",
     console=Screen(),
 )
-app.command("varlearn.cli.listing:list_recipes", name="list", help="Show the recipes, their sizes and their data.")
+app.command("varlearn.cli.listing:list_recipes", name="list", help=LIST)
 app.command("varlearn.cli.train_command:train", name="train", help=TRAIN)
+app.command("varlearn.cli.sweep_command:sweep", name="sweep", help=SWEEP)
 app.command("varlearn.cli.stages:predict", name="predict", help=PREDICT)
 app.command("varlearn.cli.stages:score", name="score", help=SCORE)
 app.command("varlearn.cli.stages:report", name="report", help=REPORT)
 app.command("varlearn.cli.reproduce_command:reproduce", name="reproduce", help=REPRODUCE)
 app.command("varlearn.cli.demo_command:demo", name="demo", help=DEMO)
+app.command("varlearn.cli.completion:completion", name="completion", help=COMPLETION)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from varlearn.cli.missing_packages import require
+
 
 def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None) -> int:
     """Train AdamW, SGD and IVON on scikit-learn's digits: accuracy, calibration, and doubt about strange images.
@@ -13,6 +15,9 @@ def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = N
         out: folder for runs and figures.
         steps: training steps; 1,200 unless given.
     """
+    if seeds < 1:
+        raise ValueError(f"--seeds {seeds} must be at least 1")
+    require("sklearn", "matplotlib")
     from varlearn.demo import main
 
     return main(seeds, out, steps)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import asdict
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from varlearn.cli.show import say, table
+from cyclopts import Parameter
+
+from varlearn.cli.known_names import DATA, MODELS
+from varlearn.cli.show import console, say, settings, table
+from varlearn.methods import METHODS
 from varlearn.recipes import names, recipe
 from varlearn.train.config import Run
 
@@ -24,23 +31,81 @@ FILES = {
     "tinyimagenet": ("tiny-imagenet-200.zip",),
 }
 VOCABULARIES = {"bytes": 256, "gpt2": 50_304, "words": 10_000}  # what `train` gives a network for each kind of tokens
+LISTS = {"methods": tuple(METHODS), "models": MODELS, "data": DATA}
 
 
-def list_recipes(*, scale: Literal["small", "paper"] = "small") -> int:
-    """Show the recipes: the network and its parameters, the data and whether they are here, the length of the run.
+def list_recipes(
+    what: Annotated[str | None, Parameter(show_default=False)] = None,
+    /,
+    *,
+    scale: Literal["small", "paper"] = "small",
+) -> int:
+    """Show the recipes in groups, one group, one recipe with its settings, or the methods, models or data sets.
 
     Args:
+        what: a group such as cifar10, a recipe such as digits-ivon, or one of methods, models and data.
         scale: whose settings to show.
     """
+    groups = _groups()
+    if what is None:
+        _overview(groups, scale)
+    elif what in LISTS:
+        console().print("\n".join(LISTS[what]), markup=False)
+    elif what in groups:
+        _group(groups[what], scale)
+    elif what in names():
+        run = recipe(what, scale)
+        settings(asdict(run))
+        say(f"{parameters(run):,} parameters; train it with: varlearn train {what}")
+    else:
+        near = get_close_matches(what, [*groups, *LISTS, *names()], n=3, cutoff=0.5)
+        cure = f"did you mean {' or '.join(near)}?" if near else f"groups are {', '.join(groups)}"
+        raise ValueError(f"{what!r} is not a group, a recipe, or one of {', '.join(LISTS)}; {cure}")
+    return 0
+
+
+def _groups() -> dict[str, list[str]]:
+    """Recipes by the first part of their name, which names the data."""
+    groups: dict[str, list[str]] = {}
+    for name in names():
+        groups.setdefault(name.partition("-")[0], []).append(name)
+    return groups
+
+
+def _overview(groups: dict[str, list[str]], scale: Literal["small", "paper"]) -> None:
     rows = []
-    for run in (recipe(name, scale) for name in names()):
+    for group, members in groups.items():
+        networks = dict.fromkeys(name.split("-")[1] for name in members if name.count("-") > 1)
+        methods = dict.fromkeys(name.rpartition("-")[2] for name in members)
+        here = "yes" if at_hand(recipe(members[0], scale).data.name) else "no"
+        rows.append([group, here, " ".join(methods), " ".join(networks) or "mlp"])
+    out = console()
+    out.print("A recipe is named GROUP-NETWORK-METHOD, of digits GROUP-METHOD:\n", markup=False)
+    widths = [max(len(row[place]) for row in rows) for place in range(3)]
+    head = ["group", "data here", "methods", "networks"]
+    widths = [max(width, len(title)) for width, title in zip(widths, head, strict=False)]
+    for row in [head, *rows]:
+        start = "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  "
+        cells = textwrap.wrap(row[3], max(20, min(out.width, 80) - len(start)))
+        out.print(start + f"\n{' ' * len(start)}".join(cells), markup=False)
+    out.print(
+        "\nvarlearn train RECIPE    train it, e.g. varlearn train digits-ivon"
+        "\nvarlearn list GROUP      its recipes, with data and length"
+        "\nvarlearn list RECIPE     its settings"
+        "\nvarlearn list methods    names for --optim.name; models and data for the others",
+        markup=False,
+    )
+
+
+def _group(members: list[str], scale: Literal["small", "paper"]) -> None:
+    rows = []
+    for run in (recipe(name, scale) for name in members):
         size = f"{run.data.name}, first {run.data.subset:,}" if run.data.subset else run.data.name
         length = f"{run.train.steps:,} steps" if run.train.steps else f"{run.train.epochs} epochs"
-        here = "yes" if at_hand(run.data.name) else "no"
-        rows.append([run.recipe, size, here, length, run.model.name, f"{parameters(run):,}"])
-    table(["recipe", "data", "at hand", "length", "network", "parameters"], rows, numbers=1)
-    say("data that are not at hand are downloaded when needed, where their terms allow it; else the error says how")
-    return 0
+        rows.append([run.recipe, size, length, "yes" if at_hand(run.data.name) else "no"])
+    table(["recipe", "data", "length", "data here"], rows)
+    if any(row[-1] == "no" for row in rows):
+        say("Data that are not here are downloaded when needed, where their terms allow it; else the error says how.")
 
 
 def at_hand(data: str) -> bool:

@@ -49,6 +49,21 @@ def optional(cls: type) -> type:
     return result
 
 
+def dotted_names(cls: type = Run, prefix: str = "") -> list[str]:
+    """The settings of a run, of all methods, under the names of their flags.
+
+    >>> dotted_names()[:2]
+    ['model.name', 'model.classes']
+    """
+    names: list[str] = []
+    for item, hint in _all_fields(cls):
+        if is_dataclass(hint):
+            names += dotted_names(hint, f"{item.name}.")  # type: ignore[arg-type]
+        elif cls is not Run or item.name not in NAMED_APART:
+            names.append(f"{prefix}{item.name}")
+    return names
+
+
 def given(settings: Any) -> dict[str, Any]:
     """The fields that were set, nested as they are.
 
@@ -85,13 +100,13 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ValueError(f"--config {path} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{path} cannot be read: {error.strerror}; give a file of settings") from error
     try:
         values = parse_json(data.decode("utf-8")) if path.suffix == ".json" else _toml(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"--config {path} is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+        raise ValueError(f"{path} is not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"--config {path} must hold settings by name, not a {type(values).__name__}")
+        raise ValueError(f"{path} must hold settings by name, not a {type(values).__name__}")
     return values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from varlearn.advice import Finding
 
 WIDE = 160  # columns where nobody says how many there are: a pipe or a file
 
@@ -35,6 +38,13 @@ def say(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
 
 
+def show_findings(found: Iterable[Finding]) -> None:
+    """Print advice about a run on the standard error, a paragraph for each finding."""
+    width = min(console().width, 100)
+    for finding in found:
+        say(textwrap.fill(str(finding), width, initial_indent="", subsequent_indent="  "))
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", numbers: int = 0) -> None:
     """Print a table; where it is wider than the screen, each row as lines of its own.
 
@@ -49,7 +59,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
     if sum(widths) + 3 * len(widths) > out.width:
         _records(out, columns, rows, title)
         return
-    made = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    if title:  # not the table's own, which is folded to its width
+        out.print(f"[bold]{escape(title)}[/bold]")
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
     for place, name in enumerate(columns):
         right = place >= len(columns) - numbers
         made.add_column(name, justify="right" if right else "left", overflow="fold")

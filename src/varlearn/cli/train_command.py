@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from varlearn import train as training
+from varlearn.cli.known_names import RecipeName, check_names
 from varlearn.cli.overrides import given, laid_over, optional, read_settings
-from varlearn.cli.show import say, table
+from varlearn.cli.run_checks import check_device
+from varlearn.cli.show import say, show_findings, table
 from varlearn.cli.show import settings as show_settings
 from varlearn.files.checked_json import read_json
 from varlearn.methods import named
@@ -29,7 +31,7 @@ else:
 
 
 def train(
-    recipe: str | None = None,
+    recipe: RecipeName | None = None,
     /,
     *,
     out: Path | None = None,
@@ -45,7 +47,7 @@ def train(
     """Train a recipe, predict the test set at the mean and averaged over the posterior, and score both.
 
     Args:
-        recipe: its name; varlearn list shows them all. Not needed with --config or with --resume.
+        recipe: its name, see varlearn list; or a file of settings, TOML or JSON. Not needed with --config or --resume.
         out: folder of the run; runs/RECIPE-SCALE-seedSEED unless given.
         scale: "small" for two cores and minutes (the default), "paper" for the paper's own setting.
         seed: of initialization, order of the data, augmentation and noise; 0 unless given.
@@ -58,16 +60,20 @@ def train(
     """
     run = chosen(recipe, out if resume else None, scale, seed, config, given(settings) if settings is not None else {})
     folder = training.RunFolder(out if out is not None else Path("runs") / f"{run.recipe}-{run.scale}-seed{run.seed}")
+    check_names(run)
+    folder.check(run, resume=resume)
+    check_device(device)
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun starts, one talks
+    log = training.open_logger(logger, folder.out, json.loads(to_json(run))) if logger and first else None
     if first:
         show_settings(asdict(run))
         say(f"writing to {folder.out}")
-    log = training.open_logger(logger, folder.out, json.loads(to_json(run))) if logger and first else None
     training.fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
     if first:
         training.predict_run(folder.out, device=device, progress=False if quiet else None)
         training.score_run(folder.out)
         show_metrics(folder)
+        show_findings(training.advise_run(folder.out))
         say(f"see also: varlearn report {folder.out}")
     return 0
 
@@ -81,14 +87,18 @@ def chosen(
     flags: dict[str, Any],
 ) -> Run:
     """The run that the arguments stand for: a recipe or a folder's run, then the file, then the flags."""
-    if recipe is not None:
+    if recipe is not None and Path(recipe).suffix in (".toml", ".json"):
+        base = laid_over(Run(), read_settings(Path(recipe)))
+    elif recipe is not None:
         base = named_recipe(recipe, scale or "small", 0)
     elif resumed is not None and training.RunFolder(resumed).config.exists():
         base = training.RunFolder(resumed).read_run()
     elif config is not None:
         base = Run()
     else:
-        raise ValueError("no RECIPE given; varlearn list shows them, --config FILE describes a run of your own")
+        raise ValueError(
+            "no RECIPE given; varlearn list shows them, e.g. varlearn train digits-ivon. A file of settings works, too"
+        )
     if config is not None:
         base = laid_over(base, read_settings(config))
     apart = {name: value for name, value in (("scale", scale), ("seed", seed)) if value is not None}

@@ -15,7 +15,7 @@ from varlearn.data import prepared, sources
 from varlearn.data.errors import CorruptDataError
 from varlearn.data.imageset import check_split
 from varlearn.data.sources import Published
-from varlearn.data.texts import Texts, labelled
+from varlearn.data.text_sets import Texts, labelled
 
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
 _COUNTS = {"train": 120_000, "test": 7_600}

@@ -19,7 +19,7 @@ from varlearn.data.archive import members, zipped
 from varlearn.data.errors import CorruptDataError
 from varlearn.data.imageset import check_split
 from varlearn.data.sources import Published
-from varlearn.data.texts import Texts, labelled
+from varlearn.data.text_sets import Texts, labelled
 
 _GLUE = "https://dl.fbaipublicfiles.com/glue/data/"
 _MSR = "https://dl.fbaipublicfiles.com/senteval/senteval_data/"

@@ -12,7 +12,7 @@ from varlearn.data import prepared, sources
 from varlearn.data.archive import tarred
 from varlearn.data.imageset import check_split
 from varlearn.data.sources import Published
-from varlearn.data.texts import Texts, labelled
+from varlearn.data.text_sets import Texts, labelled
 
 CLASSES = ("negative", "positive")
 _COUNTS = {"train": 25_000, "test": 25_000}

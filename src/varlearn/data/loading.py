@@ -27,7 +27,7 @@ from varlearn.data.own_files import text_file, token_file
 from varlearn.data.pack import cifar100_pack, flowers102_pack, svhn_pack, tinyimagenet_pack
 from varlearn.data.sentiment import rotten_tomatoes, sst5
 from varlearn.data.svhn import svhn
-from varlearn.data.texts import Texts, TextSource, tokenized
+from varlearn.data.text_sets import Texts, TextSource, tokenized
 from varlearn.data.tinyimagenet import tinyimagenet
 from varlearn.data.uci import LOADERS as UCI
 

@@ -17,7 +17,7 @@ from varlearn.data.archive import members, zipped
 from varlearn.data.imageset import check_split
 from varlearn.data.seeds import generator
 from varlearn.data.sources import Published
-from varlearn.data.texts import Texts, labelled
+from varlearn.data.text_sets import Texts, labelled
 
 SST5_CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 CLASSES = ("negative", "positive")

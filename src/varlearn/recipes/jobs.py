@@ -69,6 +69,7 @@ def finish(job: Job, *, progress: bool | None = None, device: str | None = None)
     train.fit(job.run, job.out, resume=folder.config.exists(), progress=progress, device=device)
     train.predict_run(job.out, progress=progress, device=device)
     train.score_run(folder.out)
+    train.advise_run(folder.out)
 
 
 def run_all(

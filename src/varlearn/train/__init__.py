@@ -12,6 +12,7 @@ from varlearn.train.run_errors import Interrupted, NonFiniteLossError, PeerError
 
 if TYPE_CHECKING:
     from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
+    from varlearn.train.input_prediction import predict_inputs
     from varlearn.train.log import Logger, open_logger
     from varlearn.train.run_advice import advise_run, facts_of_run
     from varlearn.train.run_folder import RunFolder
@@ -37,6 +38,7 @@ __all__ = [
     "from_json",
     "load_run_predictions",
     "open_logger",
+    "predict_inputs",
     "predict_run",
     "score_run",
     "to_json",
@@ -49,6 +51,8 @@ def __getattr__(name: str) -> Any:
             return import_module("varlearn.train.training_loop").fit
         case "load_run_predictions" | "predict_run" | "score_run":
             return getattr(import_module("varlearn.train.evaluate"), name)
+        case "predict_inputs":
+            return import_module("varlearn.train.input_prediction").predict_inputs
         case "advise_run" | "facts_of_run":
             return getattr(import_module("varlearn.train.run_advice"), name)
         case "RunFolder":

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from varlearn import data
@@ -144,6 +145,33 @@ def _network(run: Run, examples: Examples) -> nn.Module:
         return network
     layers = network if isinstance(network, nn.Sequential) else [network]  # its weights keep their names
     return nn.Sequential(*layers, MeanVariance())
+
+
+@torch.no_grad()
+def check_reads(run: Run, model: nn.Module, batches: Batches) -> None:
+    """Refuse a network that cannot compute the first example, e.g. an image with another number of channels.
+
+    Args:
+        run: for the names in the message.
+        model: the network; its modes are as before afterwards.
+        batches: examples of the run.
+    """
+    if run.model.compile:  # takes minutes, and would be done for another shape than training has
+        return
+    modes = {module: module.training for module in model.modules()}
+    inputs, _ = next(iter(batches))
+    device = next(model.parameters()).device
+    try:
+        model.eval()(inputs[:1].to(device))
+    except (RuntimeError, ValueError, IndexError) as error:
+        what = str(error).splitlines()[0]
+        raise ValueError(
+            f"model.name={run.model.name!r} cannot compute the inputs of data.name={run.data.name!r}, of shape "
+            f"{tuple(inputs.shape[1:])}: {what}; choose another network"
+        ) from error
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def _reads(row: ModelRow, kind: str, task: Task) -> bool:

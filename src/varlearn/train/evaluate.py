@@ -46,6 +46,7 @@ Saved = DiagGaussian | LowRankGaussian | Mixture | Point
 def predict_run(
     out: str | Path,
     *,
+    samples: int | None = None,
     progress: bool | None = None,
     device: torch.device | str | None = None,
     root: Path | None = None,
@@ -54,6 +55,7 @@ def predict_run(
 
     Args:
         out: the run's folder.
+        samples: of the posterior; None for the run's `evaluate.samples`.
         progress: show a bar; None: in a terminal.
         device: where to compute; None for a GPU if there is one.
         root: where the data are; None for the usual places.
@@ -79,6 +81,7 @@ def predict_run(
     if not folder.posterior.exists():
         raise RunFolderError(f"{folder.posterior} is missing: the run is not finished; train or resume it first")
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    samples = run.evaluate.samples if samples is None else samples
     test = build_examples(run, TEST, root)
     task = task_of(test)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are all replaced
@@ -94,7 +97,7 @@ def predict_run(
         found: AnyPredictions | None = None
         for source, distribution in sources.items():
             if found is None or not isinstance(distribution, Point):  # a point has nothing to average
-                found = predict_task(task, model, distribution, batches, run.evaluate.samples, run.seed, progress)
+                found = predict_task(task, model, distribution, batches, samples, run.seed, progress)
             predictions[f"{set_name}/{source}"] = found
     with writing(folder.predictions):
         save_predictions(predictions, folder.predictions)

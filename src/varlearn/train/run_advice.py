@@ -47,7 +47,7 @@ def facts_of_run(out: str | Path) -> RunFacts:
         if run.data.validation:
             values["temperature"] = getattr(learned, "temperature", None)
     if folder.predictions.exists():
-        values |= _prediction_facts(load_run_predictions(out), averages, run.evaluate.samples)
+        values |= _prediction_facts(load_run_predictions(out), averages)
     known = {item.name for item in fields(RunFacts)}
     return RunFacts(**{name: value for name, value in values.items() if name in known})
 
@@ -84,7 +84,7 @@ def _diagnosed(record: dict[str, Any], run: Run, n: int | None) -> dict[str, Any
     return {name: float(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
-def _prediction_facts(predictions: dict[str, dict[str, Any]], averages: bool, samples: int) -> dict[str, Any]:
+def _prediction_facts(predictions: dict[str, dict[str, Any]], averages: bool) -> dict[str, Any]:
     test, validation = predictions[TEST], predictions.get(VALIDATION)
     facts: dict[str, Any] = {}
     if validation is not None:
@@ -94,7 +94,8 @@ def _prediction_facts(predictions: dict[str, dict[str, Any]], averages: bool, sa
     if averages:
         chosen = validation or test
         mean, averaged = _nll(chosen[AT_MEAN]), _nll(chosen[AVERAGED])
-        facts |= {"nll_mean": mean.mean().item(), "nll_averaged": averaged.mean().item(), "samples": samples}
+        facts |= {"nll_mean": mean.mean().item(), "nll_averaged": averaged.mean().item()}
+        facts["samples"] = len(chosen[AVERAGED].sample_weights)
         facts["nll_gap_error"] = _standard_error(averaged - mean)
         facts["disagreement"] = _disagreement(chosen[AVERAGED])
     if isinstance(found := test[AVERAGED], RegressionPredictions):

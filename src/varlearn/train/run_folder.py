@@ -8,14 +8,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from varlearn.files.atomic import remove_orphans, writing
 from varlearn.files.checked_json import write_json
-from varlearn.train.checkpoint import Checkpoints
 from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.joined_names import flattened
 from varlearn.train.run_errors import RunFolderError
+
+if TYPE_CHECKING:
+    from varlearn.train.checkpoint import Checkpoints
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class RunFolder:
     @property
     def checkpoints(self) -> Checkpoints:
         """The newest two, and the best on validation data."""
+        from varlearn.train.checkpoint import Checkpoints  # needs torch, and the other files do not
+
         return Checkpoints(self.out / "checkpoint")
 
     @property
@@ -78,6 +82,16 @@ class RunFolder:
         """What is wrong with the run, in words."""
         return self.out / "advice.json"
 
+    def check(self, run: Run, *, resume: bool) -> None:
+        """Refuse a folder that this run must not use; nothing is written.
+
+        Raises:
+            RunFolderError: if it is not empty and `resume` is False, or holds another run.
+        """
+        self._check_usable(resume)
+        if self.config.exists():
+            self._check_same(run)
+
     @contextlib.contextmanager
     def opened(self, run: Run, *, resume: bool) -> Iterator[None]:
         """Make the folder for a new run, or check that it is this run's, and keep other processes out meanwhile.
@@ -96,8 +110,7 @@ class RunFolder:
                     raise PermissionError(None, "the folder is read-only")
         with self.locked():
             if self.config.exists():
-                self._check_usable(resume)  # another process may have begun a run before the lock was ours
-                self._check_same(run)
+                self.check(run, resume=resume)  # another process may have begun a run before the lock was ours
             else:
                 write_json(self.config, json.loads(to_json(run)))
             remove_orphans(self.out)

@@ -9,7 +9,7 @@ import torch
 
 from varlearn import posterior
 from varlearn.files.atomic import writing
-from varlearn.train.build import build_batches, build_parts
+from varlearn.train.build import build_batches, build_parts, check_reads
 from varlearn.train.config import Run
 from varlearn.train.final_posterior import final_posterior
 from varlearn.train.log import Logger
@@ -73,16 +73,19 @@ def fit(
             stack.callback(logger.close)
         mine = stack.enter_context(processes(device))
         with mine.together():
-            if mine.writes:
-                stack.enter_context(folder.opened(run, resume=resume))
+            folder.check(run, resume=resume)
         stack.enter_context(torch.random.fork_rng([mine.device] if mine.device.type == "cuda" else []))
         torch.manual_seed(run.seed)
         splits = build_splits(run, mine, root)
         training = Training(build_parts(run, splits.train, mine), mine)
         measured = build_batches(run, splits.measured, train=False, rank=mine.rank, world=mine.world)
+        check_reads(run, training.model, measured)
         classes = len(splits.train.classes) or splits.train.vocab or None
         about = {"classes": classes, "input_shift": splits.input_shift}
         loop = RunLoop(run, training, Measured(measured, splits.name), folder, about)
+        with mine.together():  # the folder is made when nothing is left to be refused
+            if mine.writes:
+                stack.enter_context(folder.opened(run, resume=resume))
         stack.callback(loop.close)
         loop.start(resume)
         if splits.name == "test" and progress is not False:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from varlearn.data.errors import CorruptDataError
-from varlearn.data.texts import Texts, labelled, tokenized
+from varlearn.data.text_sets import Texts, labelled, tokenized
 
 TRAIN = Texts(("a a b", "c"), torch.tensor([0, 1]), ("no", "yes"))
 TEST = Texts(("a x b a a a", ""), torch.tensor([1, 0]), ("no", "yes"))

@@ -1,0 +1,64 @@
+"""`varlearn sweep`: runs in their folders, resumed, the best on validation data frozen."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from varlearn.cli import main
+from varlearn.cli.sweep_command import grid_values
+from varlearn.train import RunFolder
+
+TINY = ["--train.steps", "6", "--train.eval_every", "0", "--evaluate.samples", "2"]
+
+
+def test_values_of_switches_and_equals_signs() -> None:
+    words = ["--optim.lr=1,2", "--optim.no-rescale_lr", "--data.augment", "--data.subset", "none,10"]
+    assert grid_values(words) == {
+        "optim.lr": ["1", "2"],
+        "optim.rescale_lr": ["no"],
+        "data.augment": ["yes"],
+        "data.subset": ["none", "10"],
+    }
+
+
+def test_a_grid_is_trained_resumed_and_its_best_frozen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "sweep"
+    words = ["sweep", "digits-sgd", "--lr", "0.001,0.1", *TINY, "--seeds", "2", "--out", str(out), "--quiet"]
+    assert main(words) == 0
+    shown = capsys.readouterr()
+    folders = sorted(path for path in out.iterdir() if path.is_dir())
+    assert len(folders) == 4
+    scores = {}
+    for folder in folders:
+        run = RunFolder(folder).read_run()
+        assert run.data.validation == 0.1
+        metrics = json.loads((folder / "metrics.json").read_text())
+        scores.setdefault(run.optim.lr, []).append(metrics["validation"]["averaged"]["nll"])
+    means = {lr: sum(values) / 2 for lr, values in scores.items()}
+    best = min(means, key=means.__getitem__)
+    frozen = json.loads((out / "best.json").read_text())
+    assert (frozen["optim"]["lr"], frozen["seed"], frozen["train"]["steps"]) == (best, 0, 6)
+    assert f"{means[best]:.4f}" in shown.out
+    table = json.loads((out / "sweep.json").read_text())["points"]
+    assert [row["settings"]["optim.lr"] for row in table] == ["0.001", "0.1"]
+    assert [row["validation_nll"] for row in table] == pytest.approx([means[0.001], means[0.1]])
+
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("posterior.safetensors")}
+    (folders[0] / "metrics.json").unlink()
+    assert main(words) == 0
+    assert capsys.readouterr().err.count("is finished already") == 3
+    assert (folders[0] / "metrics.json").exists()
+    untouched = [path for path, time in times.items() if path.stat().st_mtime_ns == time]
+    assert len(untouched) >= 3
+
+    assert main(["train", str(out / "best.json"), "--out", str(tmp_path / "best"), "--quiet"]) == 0
+    assert RunFolder(tmp_path / "best").read_run().optim.lr == best
+
+
+def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "sweep"
+    words = ["sweep", "digits-sgd", "--lr", "1e30,0.1", *TINY, "--train.steps", "20", "--out", str(out), "--quiet"]
+    assert main(words) == 1
+    assert "failed" in capsys.readouterr().out
+    assert json.loads((out / "best.json").read_text())["optim"]["lr"] == 0.1
