@@ -10,13 +10,24 @@ import torch
 from torch import Tensor
 
 from varlearn.optim.engine.triton.device_tables import DeviceTable
-from varlearn.optim.engine.triton.row_layout import BLOCK, WARPS
+from varlearn.optim.engine.triton.row_layout import BLOCK, THREADS
 from varlearn.optim.engine.triton.step_kernels import prepare
 
 _PREPARED = 128  # rows that `prepare` takes at a time
 
-# A product and a sum are never fused: the bits are those of the interpreter, on every device.
-OPTIONS = {"num_warps": WARPS, "enable_fp_fusion": False}
+
+def options(warp_size: int) -> dict[str, Any]:
+    """Options of the compiler, for a device whose warps have so many threads.
+
+    A product and a sum are never fused: the bits are those of the interpreter, on every device.
+
+    >>> options(32)
+    {'num_warps': 8, 'enable_fp_fusion': False}
+    """
+    return {"num_warps": THREADS // warp_size, "enable_fp_fusion": False}
+
+
+_OPTIONS = options(64 if torch.version.hip else 32)
 
 
 class Launcher:
@@ -45,13 +56,13 @@ class Launcher:
         blocks = self._blocks_of(tuple(positions))
         if len(blocks):
             with self._on_device():
-                kernel[(len(blocks),)](rows.tensor, blocks, *tables, **constants, BLOCK=BLOCK, **OPTIONS)
+                kernel[(len(blocks),)](rows.tensor, blocks, *tables, **constants, BLOCK=BLOCK, **_OPTIONS)
 
     def prepare(self, rows: DeviceTable, count: int, *tables: Tensor) -> None:
         """Launch the kernel that finds out, before a step, what only the device knows."""
         with self._on_device():
             kernel: Any = prepare
-            kernel[(1,)](rows.tensor, count, *tables, BLOCK=_PREPARED, **OPTIONS)
+            kernel[(1,)](rows.tensor, count, *tables, BLOCK=_PREPARED, **_OPTIONS)
 
     def _blocks_of(self, positions: tuple[int, ...]) -> Tensor:
         """(row, number of the block in it) of all blocks of some rows, int32, on the device."""
