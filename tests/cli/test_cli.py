@@ -14,7 +14,7 @@ import pytest
 from varlearn.cli import main
 
 TINY = ["--train.steps", "6", "--train.checkpoint_every", "2", "--train.eval_every", "0", "--evaluate.samples", "2"]
-COMMANDS = ("list", "train", "sweep", "predict", "score", "report", "reproduce", "demo", "completion")
+COMMANDS = ("list", "train", "sweep", "predict", "score", "report", "reproduce", "demo", "doctor", "completion")
 
 
 @pytest.fixture(autouse=True)

@@ -67,6 +67,11 @@ The best has the lowest NLL on validation data, mean over seeds. A tenth of the 
 recipe or --data.validation says otherwise. The same command goes on where it stopped. It writes sweep.json, and
 best.json, which varlearn train takes in the place of a recipe.
 """
+DOCTOR = """Check this machine: devices, compilers, engines.
+
+Compares the kernels with the reference on every device, and says what to do about each finding. The exit code is 1 if
+something is there and does not work.
+"""
 COMPLETION = """Print completions for bash, zsh or fish.
 
 - bash: varlearn completion bash > ~/.local/share/bash-completion/completions/varlearn
@@ -102,4 +107,5 @@ app.command("varlearn.cli.stages:score", name="score", help=SCORE)
 app.command("varlearn.cli.stages:report", name="report", help=REPORT)
 app.command("varlearn.cli.reproduce_command:reproduce", name="reproduce", help=REPRODUCE)
 app.command("varlearn.cli.demo_command:demo", name="demo", help=DEMO)
+app.command("varlearn.cli.doctor_command:doctor", name="doctor", help=DOCTOR)
 app.command("varlearn.cli.completion:completion", name="completion", help=COMPLETION)
