@@ -22,7 +22,7 @@ from varlearn.data.glue import TASKS
 from varlearn.methods import METHODS, Optim
 from varlearn.optim.engine.choice import ENGINES
 from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions, score
-from varlearn.report.write import TITLES
+from varlearn.report.score_table import TITLES
 
 REPO = Path(__file__).parents[1]
 COUNTS = {"examples", "tokens"}  # in metrics.json beside the scores

@@ -17,7 +17,9 @@ SEEDS = 5
 ROWS = ("AdamW", "SGD", "IVON at the mean", "IVON, 64 samples")
 
 
-def test_a_small_run_prints_a_row_for_each_method_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_run_prints_a_row_for_each_method_and_ends_with_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["demo", "--steps", "10", "--seeds", "1", "--out", str(tmp_path)]
     assert main(words) == 0
     first = capsys.readouterr().out
@@ -25,16 +27,11 @@ def test_a_small_run_prints_a_row_for_each_method_and_draws(tmp_path: Path, caps
     assert [sum(line.startswith(row) for line in lines) for row in ROWS] == [1] * 4
     for column in ("accuracy %", "NLL", "ECE", "Brier", "vs. upside down %", "vs. noise %"):
         assert column in first
-    names = [
-        "certainty",
-        "entropy-adamw",
-        "entropy-ivon64samples",
-        "entropy-ivonatthemean",
-        "entropy-sgd",
-        "reliability",
-    ]
-    assert sorted(path.stem for path in tmp_path.glob("*.png")) == names
-    assert sorted(path.stem for path in tmp_path.glob("*.svg")) == names
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert (tmp_path / "report.html").as_uri() in first
+    assert "<h1>AdamW, SGD and IVON on handwritten digits</h1>" in page
+    for card in ("Ambiguous", "Strange: digits-upside-down", "Strange: digits-noise"):
+        assert f"<h3>{card}</h3>" in page
 
 
 def test_what_is_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,34 +41,12 @@ def test_what_is_trained_is_not_trained_again(tmp_path: Path, monkeypatch: pytes
     assert all(torch.equal(before[row][0].test, after[row][0].test) for row in ROWS)
 
 
-def test_strange_images_keep_their_pixels() -> None:
-    test = data.load("digits", "test")
-    strange = demo.strange_images(test)
-    assert torch.equal(strange["upside down"].inputs[0, 0, 0], test.inputs[0, 0, 7])  # type: ignore[index]
-    for images in strange.values():
-        assert torch.equal(torch.bincount(images.inputs.flatten()), torch.bincount(test.inputs.flatten()))  # type: ignore[union-attr]
-        assert not torch.equal(images.inputs, test.inputs)  # type: ignore[arg-type]
-
-
 def test_scores_of_answers_known_by_hand() -> None:
     sure, unsure = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log(), torch.tensor([[0.5, 0.5], [0.6, 0.4]]).log()
     scores = demo.score(demo.Answers(sure, {"noise": unsure}), torch.tensor([0, 0]))
     assert scores["accuracy %"] == 50.0
     assert scores["vs. noise %"] == 100.0
     assert scores["Brier"] == pytest.approx((0.01 + 0.01 + 0.64 + 0.64) / 2)
-
-
-def test_figures_need_matplotlib_and_the_table_does_not(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(*args: object) -> None:
-        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
-
-    monkeypatch.setattr(demo, "draw", missing)
-    assert demo.main(1, tmp_path, 3) == 0
-    out = capsys.readouterr().out
-    assert "IVON at the mean" in out
-    assert "no figures: they need matplotlib; pip install 'varlearn[plot]'" in out
 
 
 def trained(method: str, lr: float, out: Path) -> list[demo.Answers]:

@@ -7,28 +7,24 @@ each method is shown images that are no digits as it knows them: the test images
 
 from __future__ import annotations
 
-import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from varlearn import data, metrics, posterior
-from varlearn.data import Batches, Examples
+from varlearn import data, metrics
 from varlearn.methods import named
-from varlearn.prediction import predict
 from varlearn.recipes import digits
 from varlearn.recipes.jobs import Job, finish
-from varlearn.train import Run, RunFolder
-from varlearn.train.build import build_model
-from varlearn.train.evaluate import sources_of
+from varlearn.report import write_report
+from varlearn.train import Run, advise_run, load_run_predictions
 
 COMPARED = ("adamw", "sgd", "ivon")
+STRANGE = ("digits-upside-down", "digits-noise")
 Scores = dict[str, float]
 Say = Callable[[str], None]
 
@@ -41,41 +37,19 @@ class Answers:
     strange: dict[str, Tensor]
 
 
-def strange_images(test: Examples) -> dict[str, Examples]:
-    """The test images upside down, and as many images of noise with the same histogram of pixels.
-
-    >>> sorted(strange_images(data.load("digits", "test")))
-    ['noise', 'upside down']
-    """
-    images = test.inputs
-    assert isinstance(images, Tensor)
-    order = torch.randperm(images.numel(), generator=torch.Generator().manual_seed(0))
-    noise = images.flatten()[order].view_as(images)
-    return {"upside down": replace(test, inputs=images.flip(2)), "noise": replace(test, inputs=noise)}
-
-
 def ask(run: Run, out: Path) -> dict[str, Answers]:
-    """What a trained run says, by label of the method: at the mean and averaged, where the two differ."""
-    test = data.load("digits", "test")
-    with torch.random.fork_rng(devices=[]):
-        model = build_model(run, test)
-    learned = posterior.load(RunFolder(out).posterior, model)
-    method, found = named(run.optim.name), sources_of(run, model, learned)
+    """What a finished run says, by label of the method: at the mean and averaged, where the two differ."""
+    method, found = named(run.optim.name), load_run_predictions(out)
     labels = {"mean": f"{method.label} at the mean", "averaged": f"{method.label}, {run.evaluate.samples} samples"}
     if not method.averages:
         labels = {"mean": method.label}
-    sources = {label: found[kind] for kind, label in labels.items()}
-    sets = {"test": test, **strange_images(test)}
-    answers = {}
-    for label, source in sources.items():
-        found = {
-            place: predict(
-                model, source, _batches(run, images), run.evaluate.samples, run.seed, progress=False
-            ).log_probs
-            for place, images in sets.items()
-        }
-        answers[label] = Answers(found.pop("test"), found)
-    return answers
+    strange = {name.removeprefix("digits-").replace("-", " "): name for name in run.data.ood}
+    return {
+        label: Answers(
+            found["test"][kind].log_probs, {words: found[name][kind].log_probs for words, name in strange.items()}
+        )
+        for kind, label in labels.items()
+    }
 
 
 def score(answers: Answers, targets: Tensor) -> Scores:
@@ -93,6 +67,22 @@ def score(answers: Answers, targets: Tensor) -> Scores:
     }
 
 
+def demo_run(method: str, seed: int, steps: int | None = None) -> Run:
+    """The run of one method and seed: the recipe's, which is also shown strange images.
+
+    >>> demo_run("sgd", 3).data.ood
+    ('digits-upside-down', 'digits-noise')
+    """
+    run = digits(method, seed=seed)
+    run = replace(run, data=replace(run.data, ood=STRANGE))
+    return run if steps is None else replace(run, train=replace(run.train, steps=steps))
+
+
+def folder_of(out: Path, run: Run) -> Path:
+    """Where a run of the demo is."""
+    return out / "runs" / f"{run.recipe}-{run.train.steps}-seed{run.seed}"
+
+
 def compare(
     seeds: int, out: Path, *, steps: int | None = None, say: Say = lambda words: None
 ) -> dict[str, list[Answers]]:
@@ -102,46 +92,22 @@ def compare(
     rows: dict[str, list[Answers]] = {}
     for method in COMPARED:
         for seed in range(seeds):
-            run = digits(method, seed=seed)
-            if steps is not None:
-                run = replace(run, train=replace(run.train, steps=steps))
-            job = Job(run, {}, out / "runs" / f"{run.recipe}-{run.train.steps}-seed{seed}")
+            run = demo_run(method, seed, steps)
+            job = Job(run, {}, folder_of(out, run))
             finish(job, progress=False)
+            advise_run(job.out)
             for label, answers in ask(run, job.out).items():
                 rows.setdefault(label, []).append(answers)
         say(f"{named(method).label}: {seeds} seed(s) trained")
     return rows
 
 
-def draw(rows: dict[str, list[Answers]], out: Path) -> list[Path]:
-    """Figures into a folder: reliability over all seeds; of the first seed entropies, most and least certain images."""
-    from varlearn.report import entropies, gallery, reliability, save
-
-    test = data.load("digits", "test")
-    curves = {
-        name: metrics.merge_reliability([metrics.reliability_curve(one.test, test.targets) for one in answers])
-        for name, answers in rows.items()
-    }
-    paths = [*save(reliability(curves), out / "reliability")]
-    for name, answers in rows.items():
-        strange = {place: metrics.entropy_per_example(found) for place, found in answers[0].strange.items()}
-        made = entropies(metrics.entropy_per_example(answers[0].test), strange, name, math.log(10))
-        paths += save(made, out / f"entropy-{''.join(letter for letter in name.lower() if letter.isalnum())}")
-    averaged = list(rows.values())[-1][0].test
-    order = metrics.entropy_per_example(averaged).argsort()
-    certain = {
-        f"{name}, averaged over IVON's posterior": _captioned(test, averaged, chosen)
-        for name, chosen in (("most certain", order[:10]), ("least certain", order.flip(0)[:10]))
-    }
-    return [*paths, *save(gallery(certain), out / "certainty")]
-
-
 def main(seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None) -> int:
-    """Compare, print the table, and write the figures if matplotlib is there.
+    """Compare, print the table, and write the page.
 
     Args:
         seeds: runs of each method.
-        out: folder for runs and figures.
+        out: folder for the runs and the page.
         steps: training steps; those of the recipe unless given.
     """
     started = time.perf_counter()
@@ -157,30 +123,10 @@ def main(seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None
     for name, runs in scores.items():
         print(f"{name:16}" + "".join(f"{_cell([run[column] for run in runs], column):>19}" for column in columns))
     print(f"\nmean and standard deviation over {seeds} seed(s); vs.: AUROC of telling strange images by confidence")
-    try:
-        paths = draw(rows, out)
-    except ModuleNotFoundError as error:
-        if error.name not in ("matplotlib", "cycler"):
-            raise
-        print("no figures: they need matplotlib; pip install 'varlearn[plot]'")
-    else:
-        print(f"figures: {', '.join(str(path) for path in paths if path.suffix == '.png')}")
+    runs = [demo_run(method, seed, steps) for method in reversed(COMPARED) for seed in range(seeds)]
+    page = write_report([folder_of(out, run) for run in runs], out, title="AdamW, SGD and IVON on handwritten digits")
+    print(f"the page: {page.resolve().as_uri()}")
     return 0
-
-
-def _batches(run: Run, examples: Examples) -> Batches:
-    return Batches(examples, run.data.eval_batch_size, seed=run.seed, shuffle=False, augment=False)
-
-
-def _captioned(test: Examples, log_probs: Tensor, chosen: Tensor) -> tuple[Tensor, Sequence[str]]:
-    assert isinstance(test.inputs, Tensor)
-    captions = []
-    for index in chosen.tolist():
-        confidence, guess = log_probs[index].exp().max(0)
-        truth = test.targets[index].item()
-        said = f"{guess.item()}, {100 * confidence.item():.0f}%"
-        captions.append(said if guess.item() == truth else f"{said} (is {truth})")
-    return 1.0 - test.inputs[chosen].float() / 255.0, captions
 
 
 def _cell(values: list[float], column: str) -> str:

@@ -28,17 +28,21 @@ def test_a_required_package_is_looked_for() -> None:
         require("json", "nonsense_package")
 
 
-@pytest.mark.parametrize("words", [["demo", "--seeds", "1"], ["report", "run"]], ids=["demo", "report"])
-def test_no_matplotlib_names_its_extra_before_anything_is_trained(
-    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_scikit_learn_names_its_extra_before_anything_is_trained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert main(["demo", "--seeds", "1"]) == 1
+    message = "varlearn: this command needs sklearn, which is not installed; pip install 'varlearn[demo]'\n"
+    assert capsys.readouterr().err == message
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_the_report_needs_no_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from varlearn.train.config import Run, to_json
 
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text(to_json(Run()))
+    (tmp_path / "config.json").write_text(to_json(Run()))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main(words) == 1
-    message = "varlearn: this command needs matplotlib, which is not installed; pip install 'varlearn[plot]'\n"
-    assert capsys.readouterr().err == message
-    assert [path.name for path in tmp_path.rglob("*")] == ["run", "config.json"]
+    assert main(["report", str(tmp_path)]) == 0
+    assert (tmp_path / "report.html").exists()

@@ -12,7 +12,7 @@ from varlearn.report.run_results import read_run
 
 def test_a_whole_folder(folder: Path) -> None:
     run = read_run(folder)
-    assert (run.name, run.label, run.kinds, run.outside) == ("ivon & co", "IVON", ("mean", "averaged"), ("noise",))
+    assert (run.name, run.label, run.kinds, run.outside) == ("ivon & co", "IVON", ("averaged", "mean"), ("noise",))
     assert [record["step"] for record in run.log] == [1, 1, 2, 2]  # not the half line
     found = run.classified("averaged")
     assert found is not None

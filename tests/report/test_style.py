@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import matplotlib
-import pytest
 
-from varlearn.files.atomic import WriteError
-from varlearn.report.style import INK, drawing, figure, save, svg, write
+from varlearn.report.style import INK, drawing, figure, save, svg
 
 
 def test_settings_are_put_back() -> None:
@@ -32,17 +30,3 @@ def test_save_writes_both_forms(tmp_path: Path) -> None:
     assert (png.name, vector.name) == ("my.figure.png", "my.figure.svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert vector.read_text().startswith("<svg")
-
-
-def test_half_a_file_is_never_seen(tmp_path: Path) -> None:
-    target = tmp_path / "page.html"
-    target.write_text("old")
-
-    def fails(path: Path) -> None:
-        path.write_text("ne")
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(WriteError, match=r"cannot write .*page.html: No space left on device.*free space"):
-        write(target, fails)
-    assert target.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

@@ -4,24 +4,20 @@ import errno
 import json
 import os
 import re
+import subprocess
+import sys
+from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from varlearn.files.atomic import WriteError
 from varlearn.files.checked_json import read_json_lines
-from varlearn.report import write_report
+from varlearn.report import RunResults, read_run, write_report
+from varlearn.report.write import write
 
-FIGURES = (
-    "entropy-ivon-at-the-mean",
-    "entropy-ivon-averaged",
-    "loss",
-    "reliability",
-    "std",
-    "test-accuracy",
-    "test-nll",
-)
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 
 
@@ -51,50 +47,114 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+def headings(text: str) -> list[str]:
+    return re.findall(r"<h([1-6])", text.partition("<body>")[2])
+
+
 def test_the_page_stands_alone_and_shows_the_numbers(folder: Path) -> None:
     path = write_report([folder], folder)
     assert path == folder / "report.html"
     text = path.read_text(encoding="utf-8")
     page = Page(text)
-    assert all(link.startswith("#") for link in page.links)  # nothing but parts of its own drawings
-    assert not {"script", "link", "iframe", "img"} & set(page.tags)
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert not {"script", "iframe", "object", "embed"} & set(page.tags)
     assert "@import" not in text
-    assert re.findall(r"url\((?!#)", text) == []
-    assert page.tags.count("svg") == len(FIGURES)
-    assert "<h1>ivon &amp; co</h1>" in text
-    rows = re.findall(r"<tr><td>ivon &amp; co</td><td>IVON</td><td>(.*?)</td>(.*?)</tr>", text)
-    cells = [re.findall(r">([^<>]*)</td>", row) for _, row in rows]
-    assert [kind for kind, _ in rows] == ["at the mean", "averaged"] * 2
-    assert cells[0] == ["75.00", "0.5000", "0.1000", "0.2000", "–"]
-    assert cells[1] == ["75.00", "0.4375", "0.1000", "0.2000", "–"]
-    assert cells[2] == ["noise", "87.50", "50.00", "25.00"]
+    assert "url(" not in text
+    assert "<h1>IVON: mlp on digits</h1>" in text
+    cells = [re.findall(r">([^<>]+)<", row) for row in re.findall(r'<tr><th scope="row">(.*?)</tr>', text)]
+    assert [cell for cell in cells[0] if cell.strip()] == ["IVON", "0.4375", " (best)", "75.00", " (best)", "0.1000",
+        " (best)", "0.2000", " (best)"]  # fmt: skip
+    assert [cell for cell in cells[1] if cell.strip()][:2] == ["IVON at the mean", "0.5000"]
+    assert "87.50" in text  # AUROC against the noise
+    assert "Averaging over" not in text  # in one sentence with the confidence
+    assert "averaging over 1 samples lowers the NLL of its mean from 0.5 to 0.438" in text
     assert "prefers-color-scheme: dark" in text
-    assert "currentColor" in text
-    assert "#010203" not in text
 
 
-def test_figures_are_written_as_png_and_svg_and_equal_runs_give_equal_pages(folder: Path, tmp_path: Path) -> None:
-    page = write_report([folder], tmp_path / "new" / "report").read_bytes()
-    found = sorted(path.name for path in (tmp_path / "new" / "report" / "figures").iterdir())
-    assert found == sorted(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg"))
-    assert all((tmp_path / "new/report/figures" / name).read_bytes()[:4] == b"\x89PNG" for name in found[::2])
-    assert page == write_report([folder], folder).read_bytes()
+def test_figures_are_images_with_words_and_headings_are_in_order(folder: Path) -> None:
+    text = write_report([folder], folder).read_text(encoding="utf-8")
+    images = re.findall(r"<svg[^>]*>", text)
+    assert len(images) >= 6
+    assert all('role="img"' in image and re.search(r'aria-label="[^"]{20,}"', image) for image in images)
+    levels = [int(level) for level in headings(text)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert '<html lang="en">' in text
+    assert 'class="skip" href="#content"' in text
+    assert 'id="content"' in text
 
 
-def test_several_runs_side_by_side(folder: Path, tmp_path: Path) -> None:
-    (folder / "log.jsonl").unlink()
-    text = write_report([folder, folder], tmp_path / "both").read_text(encoding="utf-8")
-    assert "ivon &amp; co (2) averaged" in text
-    assert "2 runs" in text
+def test_equal_runs_give_equal_pages_and_other_words_need_no_folder(folder: Path, tmp_path: Path) -> None:
+    page = write_report(folder, tmp_path / "new" / "report").read_bytes()
+    assert page == write_report([str(folder)], folder).read_bytes()
+    assert b"<h1>mine &lt;3&gt;</h1>" in write_report([read_run(folder)], tmp_path, title="mine <3>").read_bytes()
+
+
+def test_predictions_alone_make_a_page(folder: Path, tmp_path: Path) -> None:
+    found = read_run(folder).predictions["test/averaged"]
+    text = write_report({"mine": found, "yours": found}, tmp_path).read_text(encoding="utf-8")
+    assert "mine has the lowest NLL" in text
+    assert "Reliability" in text
+    assert "Settings" not in text
+    assert "Reliability" in write_report(found, tmp_path).read_text(encoding="utf-8")  # without a name
+    with pytest.raises(TypeError, match="a int cannot be reported; give the folder of a run, predictions, RunResults"):
+        write_report([3], tmp_path)  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="no results to report; give the folder of at least one run"):
+        write_report([], tmp_path)
+
+
+def test_something_with_results_makes_a_page(folder: Path, tmp_path: Path) -> None:
+    class Fitted:
+        def results(self) -> RunResults:
+            return RunResults("mine", "ivon", read_run(folder).predictions)
+
+    text = write_report(Fitted(), tmp_path).read_text(encoding="utf-8")
+    assert "IVON at the mean" in text
+    assert "noise" in text
+
+
+def test_seeds_are_one_row_and_fifteen_settings_are_drawn_apart(folder: Path, tmp_path: Path) -> None:
+    run = read_run(folder)
+    seeds = [replace(run, name=f"{seed}", config={**run.config, "seed": seed}) for seed in range(3)]
+    text = write_report(seeds, tmp_path).read_text(encoding="utf-8")
+    assert "over 3 seeds" in text
+    assert text.count('<tr><th scope="row"><span class="keyed">') == 4  # two kinds, test set and noise
+    settings = [
+        replace(run, name=f"{lr}", config={**run.config, "optim": {"name": "ivon", "lr": lr}}) for lr in range(15)
+    ]
+    path = write_report(settings, tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert path.stat().st_size < 1_000_000
+    assert set(re.findall(r'class="line (c\d)', text)) == {"c0"}  # one method, one colour
+    reliability = text.partition("<h3>Reliability</h3>")[2].partition("</figure>")[0]
+    assert reliability.count("<svg") == 15
+    assert "15 runs: 15 settings" in text
+
+
+def test_the_page_needs_no_matplotlib(folder: Path, tmp_path: Path) -> None:
+    code = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("matplotlib", "cycler", "PIL"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from varlearn.report import write_report
+write_report([sys.argv[1]], sys.argv[2])
+"""
+    subprocess.run([sys.executable, "-c", code, str(folder), str(tmp_path)], check=True, timeout=120)
+    assert (tmp_path / "report.html").exists()
 
 
 def test_a_run_without_results_has_its_settings_shown(folder: Path, tmp_path: Path) -> None:
     for name in ("env.json", "log.jsonl", "metrics.json", "predictions.safetensors"):
         (folder / name).unlink()
     text = write_report([folder], tmp_path / "x").read_text(encoding="utf-8")
-    assert "<h2>Settings</h2>" in text
-    assert "<h2>Metrics</h2>" not in text
+    assert ">Settings</h2>" in text
+    assert ">Scores</h2>" not in text
     assert "<svg" not in text
+    assert "These runs have no scores yet" in text
 
 
 def test_a_full_disk_leaves_the_old_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,11 +198,25 @@ def test_validation_and_test_data_are_shown_apart(folder: Path) -> None:
     marked = [line | {"split": "validation"} if "eval" in line else line for line in lines]
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in marked))
     text = write_report([folder], folder).read_text(encoding="utf-8")
-    test, _, validation = text.partition("on validation data; temperature of the posterior, fitted to them: 0.25")
-    assert "on the test set" in test
+    test, _, validation = text.partition(
+        "Scores on validation data. Temperature of the posterior, fitted to them: IVON 0.25"
+    )
     assert "0.4375" in test
-    assert "0.6875" in validation or "0.6875" in test.rpartition("on the test set")[2]
-    names = {path.stem for path in (folder / "figures").glob("*.svg")}
-    assert {"validation-nll", "validation-accuracy"} <= names
-    assert not {"test-nll", "test-accuracy"} & names
-    assert "Validation NLL at the mean, while training." in text
+    assert "0.6875" in validation
+    assert "<h3>Validation NLL</h3>" in text
+    assert "<h3>Test NLL</h3>" not in text
+    assert "On validation data at the mean, while training." in text
+
+
+def test_half_a_file_is_never_seen(tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("old")
+
+    def fails(path: Path) -> None:
+        path.write_text("ne")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(WriteError, match=r"cannot write .*page.html: No space left on device.*free space"):
+        write(target, fails)
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

@@ -12,12 +12,12 @@ def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = N
 
     Args:
         seeds: runs of each method.
-        out: folder for runs and figures.
+        out: folder for the runs and the page.
         steps: training steps; 1,200 unless given.
     """
     if seeds < 1:
         raise ValueError(f"--seeds {seeds} must be at least 1")
-    require("sklearn", "matplotlib")
+    require("sklearn")
     from varlearn.demo import main
 
     return main(seeds, out, steps)

@@ -17,7 +17,8 @@ MODELS = (
 )  # fmt: skip
 DATA = (
     "ag_news", "ag_news-pack", "ag_news-pack-human", "brown", "cifar10", "cifar10-corrupted", "cifar100",
-    "cifar100-pack", "cifar10c", "cola", "digits", "fashion_mnist", "flowers102", "flowers102-pack", "imagenet",
+    "cifar100-pack", "cifar10c", "cola", "digits", "digits-noise", "digits-upside-down", "fashion_mnist",
+    "flowers102", "flowers102-pack", "imagenet",
     "imdb", "mnist", "mnli", "mrpc", "qnli", "qqp", "rotten_tomatoes", "rte", "sst2", "sst5", "stsb", "svhn",
     "svhn-pack", "tinyimagenet", "tinyimagenet-pack", "tinyshakespeare", "uci-boston", "uci-concrete", "uci-energy",
     "uci-naval", "uci-protein", "uci-wine", "uci-yacht", "wikitext2", "wnli",

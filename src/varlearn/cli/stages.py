@@ -10,7 +10,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from varlearn import train as training
-from varlearn.cli.missing_packages import require
 from varlearn.cli.run_checks import check_device
 from varlearn.cli.show import say, show_findings, table
 from varlearn.cli.train_command import show_metrics
@@ -86,17 +85,16 @@ def score(run: Path, /) -> int:
 
 
 def report(*runs: Path, out: Path | None = None) -> int:
-    """Make a page with figures from one run, or several side by side.
+    """Make a page from one run or several: verdict, scores, figures, advice. It needs nothing but a browser.
 
     Args:
         runs: folders of runs.
-        out: folder for the page and the figures; that of the run, or runs/report for several, unless given.
+        out: folder for the page; that of the run, or runs/report for several, unless given.
     """
     if not runs:
         raise ValueError("no run given; name the folder of at least one, e.g. varlearn report runs/x")
     for run in runs:
         training.RunFolder(run).read_run()
-    require("matplotlib")
     from varlearn.report import write_report
 
     for run in runs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from varlearn.data import ag_news, glue, imdb, sentiment, uci
 from varlearn.data.cifar import CIFAR10, CIFAR100
-from varlearn.data.digits import DIGITS
+from varlearn.data.digits import DIGITS, STRANGE
 from varlearn.data.flowers102 import FLOWERS102
 from varlearn.data.imagenet import IMAGENET
 from varlearn.data.imageset import ImageSet, numbered
@@ -22,6 +22,8 @@ IMAGES: dict[str, ImageSet] = {
     "cifar100-pack": ImageSet(CIFAR100.classes, _SMALL, {"test": 2_033}),
     "cifar10c": CIFAR10,
     "digits": DIGITS,
+    "digits-noise": STRANGE,
+    "digits-upside-down": STRANGE,
     "fashion_mnist": FASHION_MNIST,
     "flowers102": FLOWERS102,
     "flowers102-pack": ImageSet(numbered(102), _SMALL, {"test": 5_000}),

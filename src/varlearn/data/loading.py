@@ -13,7 +13,7 @@ from varlearn.data.ag_news import ag_news, ag_news_pack, ag_news_pack_human
 from varlearn.data.cifar import cifar10, cifar100
 from varlearn.data.cifar10c import cifar10_corrupted, cifar10c
 from varlearn.data.corpora import brown, stream, tinyshakespeare, wikitext2
-from varlearn.data.digits import digits
+from varlearn.data.digits import digits, noise, upside_down
 from varlearn.data.download import Progress, reporting
 from varlearn.data.errors import MissingDataError
 from varlearn.data.examples import Examples
@@ -38,6 +38,8 @@ IMAGES: dict[str, Callable[..., Examples]] = {
     "cifar100-pack": cifar100_pack,
     "cifar10c": cifar10c,
     "digits": digits,
+    "digits-noise": noise,
+    "digits-upside-down": upside_down,
     "fashion_mnist": fashion_mnist,
     "flowers102": flowers102,
     "flowers102-pack": flowers102_pack,

@@ -1,4 +1,4 @@
-"""`report.html`: one page that needs nothing but a browser."""
+"""`report.html`: one page that needs nothing but a browser. Everything that is not written here is escaped."""
 
 from __future__ import annotations
 
@@ -8,95 +8,161 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-STYLE = """
-:root { color-scheme: light dark; --back: #ffffff; --ink: #1d2126; --soft: #667080; --line: #dfe3e8; --panel: #f6f7f9; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #15181c; --ink: #e6e9ed; --soft: #99a3b0; --line: #2f353d; --panel: #1c2026; }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1.25rem 4rem; background: var(--back); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
-p.note, figcaption, caption { color: var(--soft); }
-figure { margin: 0; padding: .75rem; background: var(--panel); border: 1px solid var(--line); border-radius: 6px; }
-figure svg { width: 100%; height: auto; display: block; }
-figcaption { font-size: .87rem; margin-top: .5rem; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem;
-  align-items: start; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-size: .87rem; padding-bottom: .3rem; }
-th, td { padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td.number, th.number { text-align: right; }
-details { margin-top: .6rem; }
-summary { cursor: pointer; }
-pre { background: var(--panel); border: 1px solid var(--line); border-radius: 6px; padding: .75rem; overflow-x: auto;
-  font: 12.5px/1.45 ui-monospace, monospace; }
-"""
+from varlearn.report.page_style import STYLE
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A figure on the page: its SVG, and what to see in it."""
+class Section:
+    """A part of the page: its heading, and its HTML. A section without HTML is left out."""
 
-    svg: str
-    caption: str
+    heading: str
+    html: str
 
 
-def page(title: str, note: str, sections: Iterable[tuple[str, str]]) -> str:
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: what it says.
+        spread: behind it in smaller letters, e.g. a standard deviation.
+        best: whether it is marked as the best of its column.
+        bar: a share of 1 that a bar shows below it; None for no bar.
+        color: number of a colour: of the bar, or of a line before the text.
+        dash: pattern of that line.
+    """
+
+    text: str
+    spread: str = ""
+    best: bool = False
+    bar: float | None = None
+    color: int | None = None
+    dash: int = 0
+
+
+def page(title: str, note: str, verdict: str, sections: Iterable[Section], footer: str = "") -> str:
     """The whole page.
 
     Args:
         title: of the page.
         note: a line below it.
-        sections: (heading, HTML).
+        verdict: HTML of the first part.
+        sections: the others.
+        footer: a line at the end.
 
-    >>> "<h1>a &lt; b</h1>" in page("a < b", "", [])
+    >>> "<h1>a &lt; b</h1>" in page("a < b", "", "", [])
     True
     """
-    body = "\n".join(f"<section>\n<h2>{escape(heading)}</h2>\n{html}\n</section>" for heading, html in sections)
+    shown = [(f"part{number}", section) for number, section in enumerate(sections) if section.html]
+    links = "".join(f'<li><a href="#{name}">{escape(section.heading)}</a></li>' for name, section in shown)
+    body = "\n".join(
+        f'<section aria-labelledby="{name}"><h2 id="{name}">{escape(section.heading)}</h2>\n{section.html}\n</section>'
+        for name, section in shown
+    )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f'<h1>{escape(title)}</h1>\n<p class="note">{escape(note)}</p>\n{body}\n</body>\n</html>\n'
+        f'<a class="skip" href="#content">Skip to the results</a>\n<header>\n<h1>{escape(title)}</h1>\n'
+        f'<p class="note">{escape(note)}</p>\n</header>\n<main id="content">\n{verdict}\n'
+        f'<nav aria-label="Parts of the page"><ul>{links}</ul></nav>\n{body}\n</main>\n'
+        f"<footer>{escape(footer)}</footer>\n</body>\n</html>\n"
     )
 
 
-def figures(drawn: Sequence[Drawn]) -> str:
-    """Figures side by side, as many as fit."""
-    parts = [f"<figure>{one.svg}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in drawn]
-    return '<div class="figures">' + "\n".join(parts) + "</div>"
+def figure(title: str, body: str, caption: str, *, legend: str = "", width: str = "", numbers: str = "") -> str:
+    """A figure with its title above and its caption below.
+
+    Args:
+        title: of the figure.
+        body: HTML of the drawing, which has a text alternative of its own.
+        caption: how to read it.
+        legend: HTML, see `legend`.
+        width: "all" for the whole width of the page, "double" for two columns.
+        numbers: HTML of a table with its main numbers, folded.
+    """
+    kind = f' class="{width}"' if width else ""
+    folded = f"<details><summary>Numbers of this figure</summary>{numbers}</details>" if numbers else ""
+    return (
+        f"<figure{kind}>\n<h3>{escape(title)}</h3>\n{legend}{body}\n"
+        f"<figcaption>{escape(caption)}</figcaption>{folded}\n</figure>"
+    )
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", words: int = 1) -> str:
-    """A table.
+def figures(drawn: Iterable[str]) -> str:
+    """Figures side by side, as many as fit; nothing if there are none."""
+    parts = [one for one in drawn if one]
+    narrow = sum(one.startswith("<figure>") for one in parts)
+    columns = " two" if narrow in (2, 4) else ""
+    return f'<div class="figures{columns}">\n' + "\n".join(parts) + "\n</div>" if parts else ""
+
+
+def legend(entries: Sequence[tuple[str, int | None, int]]) -> str:
+    """Which line is which: (name, colour, dash) each; nothing for less than two.
+
+    >>> legend([("IVON", 0, 0)])
+    ''
+    """
+    if len(entries) < 2:
+        return ""
+    return '<ul class="legend">' + "".join(f"<li>{key(*entry)}</li>" for entry in entries) + "</ul>\n"
+
+
+def key(name: str, color: int | None, dash: int) -> str:
+    """A name behind a piece of its line."""
+    pattern = f" d{dash}" if dash else ""
+    shade = "soft" if color is None else f"c{color}"
+    return f'<span class="key {shade}{pattern}"></span>{escape(name)}'
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Cell | str]], caption: str, *, words: int = 1) -> str:
+    """A table that scrolls by itself where it is wider than the page.
 
     Args:
         columns: their names.
-        rows: cells.
+        rows: cells; the first of each row is its heading.
         caption: above it.
         words: how many columns at the left hold words; the others hold numbers.
 
-    >>> table(["metric", "IVON"], [["NLL", "0.2"]])[-77:]
-    '<tbody><tr><td>NLL</td><td class="number">0.2</td></tr></tbody></table></div>'
+    >>> '<span class="best">0.2<' in table(["method", "NLL"], [["IVON", Cell("0.2", best=True)]], "on the test set")
+    True
     """
 
-    def line(cells: Sequence[str], tag: str) -> str:
-        classes = ["" if place < words else ' class="number"' for place in range(len(cells))]
-        filled = "".join(f"<{tag}{c}>{escape(cell)}</{tag}>" for c, cell in zip(classes, cells, strict=True))
-        return f"<tr>{filled}</tr>"
+    def line(cells: Sequence[Cell | str], head: bool) -> str:
+        filled = []
+        for place, cell in enumerate(cells):
+            tag = "th" if head or place == 0 else "td"
+            scope = f' scope="{"col" if head else "row"}"' if tag == "th" else ""
+            kind = "" if place < words else ' class="number"'
+            filled.append(f"<{tag}{scope}{kind}>{_cell(cell, bar=place >= words)}</{tag}>")
+        return f"<tr>{''.join(filled)}</tr>"
 
-    head = f"<caption>{escape(caption)}</caption>" if caption else ""
-    body = "".join(line(row, "td") for row in rows)
-    return f'<div class="wide"><table>{head}<thead>{line(columns, "th")}</thead><tbody>{body}</tbody></table></div>'
+    body = "".join(line(row, False) for row in rows)
+    return (
+        f'<div class="wide" role="region" tabindex="0" aria-label="{escape(caption)}"><table>'
+        f"<caption>{escape(caption)}</caption><thead>{line(columns, True)}</thead><tbody>{body}</tbody></table></div>"
+    )
 
 
-def settings(values: Mapping[str, Mapping[str, Any]]) -> str:
+def folded(values: Mapping[str, Mapping[str, Any]]) -> str:
     """JSON to fold out, under a name each."""
     parts = []
     for name, value in values.items():
         text = escape(json.dumps(value, indent=2, sort_keys=True))
         parts.append(f"<details><summary>{escape(name)}</summary><pre>{text}</pre></details>")
     return "\n".join(parts)
+
+
+def _cell(cell: Cell | str, *, bar: bool) -> str:
+    if isinstance(cell, str):
+        return escape(cell)
+    text = escape(cell.text)
+    if cell.best:
+        text = f'<span class="best">{text}<span class="hidden"> (best)</span></span>'
+    if cell.spread:
+        text += f' <span class="spread">{escape(cell.spread)}</span>'
+    if cell.color is not None and not bar:
+        text = f'<span class="keyed">{key("", cell.color, cell.dash)}<span>{text}</span></span>'
+    if cell.bar is not None:
+        text += f'<span class="bar c{cell.color}" style="width:{100 * cell.bar:.0f}%"></span>'
+    return text

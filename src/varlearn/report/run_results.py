@@ -1,74 +1,127 @@
-"""A run's folder, read for a report: whatever stages it has gone through."""
+"""The results of one trained model: from a run's folder, from predictions, or put together by hand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from varlearn.advice import Finding
 from varlearn.files.checked_json import Lines, read_json, read_json_lines
 from varlearn.files.formats import CorruptFileError
 from varlearn.methods import METHODS
-from varlearn.prediction import Predictions, load_predictions
+from varlearn.prediction import Predictions, load_predictions, score, score_ood
 from varlearn.prediction.predictions_file import AnyPredictions
 
-KINDS = ("mean", "averaged")
+KINDS = ("averaged", "mean")
+KNOWN_SETS = ("test", "validation")
 
 
 @dataclass(frozen=True, eq=False)
-class ReadRun:
-    """What a run's folder holds; what is not there yet is empty.
+class RunResults:
+    """What is known about one trained model. Everything but the name may be left out, and its figures with it.
 
     Attributes:
-        name: of the folder.
-        config: `config.json`.
-        env: `env.json`.
+        name: of the run.
+        method: name of the method, e.g. "ivon"; of another origin, how tables write it.
+        predictions: "SET/KIND" -> predictions. Sets are "test", "validation" and data out of the domain by name; kinds
+            are "mean" and "averaged".
+        metrics: as in `metrics.json`; computed from the predictions where it is empty.
+        config: as in `config.json`.
+        env: as in `env.json`.
         log: the undamaged records of `log.jsonl`.
         damaged_lines: numbers of the others, counted from 1.
-        metrics: `metrics.json`.
-        predictions: "SET/KIND" -> what was predicted, e.g. "test/averaged".
+        timing: the records of `timing.jsonl`.
+        analysis: as in `analysis.json`, see `varlearn.train.analysis`.
+        facts: what the advice is based on, as in `advice.json`.
+        findings: the advice itself.
     """
 
     name: str
-    config: dict[str, Any]
-    env: dict[str, Any]
-    log: list[dict[str, Any]]
-    damaged_lines: list[int]
-    metrics: dict[str, Any]
-    predictions: dict[str, AnyPredictions]
-
-    @property
-    def method(self) -> str:
-        """The name of the method."""
-        return str(self.config.get("optim", {}).get("name"))
+    method: str = ""
+    predictions: Mapping[str, AnyPredictions] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Any] = field(default_factory=dict)
+    log: list[dict[str, Any]] = field(default_factory=list)
+    damaged_lines: list[int] = field(default_factory=list)
+    timing: list[dict[str, Any]] = field(default_factory=list)
+    analysis: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
     @property
     def label(self) -> str:
         """The method as tables write it; its name where this version does not know it."""
-        return METHODS[self.method].label if self.method in METHODS else self.method
+        return METHODS[self.method].label if self.method in METHODS else self.method or self.name
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prediction that differ: a point has its mean alone."""
-        return KINDS if self.method in METHODS and METHODS[self.method].averages else KINDS[:1]
+        found = tuple(kind for kind in KINDS if kind in self.metrics or f"test/{kind}" in self.predictions)
+        if self.method in METHODS and not METHODS[self.method].averages:
+            return ("mean",) if "mean" in found else found
+        return found
 
     @property
     def outside(self) -> tuple[str, ...]:
         """The data sets out of the domain that were predicted."""
-        names = dict.fromkeys(name.split("/")[0] for name in self.predictions)
-        return tuple(name for name in names if name not in ("test", "validation"))
+        names = dict.fromkeys(name.rpartition("/")[0] for name in self.predictions)
+        return tuple(name for name in names if name not in KNOWN_SETS)
 
     def classified(self, kind: str, examples: str = "test") -> tuple[Tensor, Tensor | None] | None:
         """Log-probabilities (N, C) and targets (N,) of a classifier; None of another run, or before predicting."""
         found = self.predictions.get(f"{examples}/{kind}")
-        if not isinstance(found, Predictions) or found.log_probs.shape[1] < 2:
+        if not isinstance(found, Predictions) or found.log_probs.dim() != 2 or found.log_probs.shape[1] < 2:
             return None
         return found.log_probs, found.targets
 
 
-def read_run(path: Path) -> ReadRun:
+@runtime_checkable
+class HasResults(Protocol):
+    """Something that can be reported, e.g. what `varlearn.fit` returns."""
+
+    def results(self) -> RunResults:
+        """Its results."""
+        ...
+
+
+Source = str | Path | RunResults | HasResults | AnyPredictions
+
+
+def results_of(source: Source, name: str = "") -> RunResults:
+    """The results that something stands for.
+
+    Args:
+        source: the folder of a run; results; predictions; or an object with a method `results()`.
+        name: of the method, for predictions, which do not know it.
+
+    >>> import torch
+    >>> p = Predictions(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([0]), torch.zeros(1), torch.ones(1))
+    >>> round(results_of(p, "mine").metrics["mean"]["nll"], 4)
+    0.6931
+    """
+    if isinstance(source, (str, Path)):
+        found = read_run(Path(source))
+    elif isinstance(source, RunResults):
+        found = source
+    elif isinstance(source, HasResults):
+        found = source.results()
+    elif isinstance(source, AnyPredictions):
+        kind = "mean" if len(source.sample_weights) == 1 else "averaged"
+        found = RunResults(name or "predictions", name or "predictions", {f"test/{kind}": source})
+    else:
+        raise TypeError(
+            f"a {type(source).__name__} cannot be reported; give the folder of a run, predictions, RunResults, or an "
+            "object with results()"
+        )
+    return found if found.metrics else replace(found, metrics=_scores(found))
+
+
+def read_run(path: Path) -> RunResults:
     """Read the folder of a run.
 
     Raises:
@@ -78,17 +131,41 @@ def read_run(path: Path) -> ReadRun:
         raise ValueError(f"{path} holds no run: config.json is missing; give the folder that varlearn train wrote to")
     predictions = path / "predictions.safetensors"
     found = load_predictions(predictions) if predictions.exists() else {}
-    lines = path / "log.jsonl"
-    log = read_json_lines(lines) if lines.exists() else Lines([], [])
-    return ReadRun(
+    config = _json(path / "config.json")
+    log, advice = _lines(path / "log.jsonl"), _json(path / "advice.json")
+    return RunResults(
         name=path.resolve().name,
-        config=_json(path / "config.json"),
+        method=str(config.get("optim", {}).get("name", "")),
+        predictions=found if isinstance(found, dict) else {},
+        metrics=_json(path / "metrics.json"),
+        config=config,
         env=_json(path / "env.json"),
         log=log.records,
         damaged_lines=log.damaged,
-        metrics=_json(path / "metrics.json"),
-        predictions=found if isinstance(found, dict) else {},
+        timing=_lines(path / "timing.jsonl").records,
+        analysis=_json(path / "analysis.json"),
+        facts=advice.get("facts", {}),
+        findings=tuple(Finding(**one) for one in advice.get("findings", ())),
     )
+
+
+def _scores(found: RunResults) -> dict[str, Any]:
+    """What `metrics.json` would hold."""
+    scores: dict[str, Any] = {}
+    for kind in KINDS:
+        test = found.predictions.get(f"test/{kind}")
+        if test is None or test.targets is None:
+            continue
+        scores[kind] = score(test)
+        others = {name: found.predictions.get(f"{name}/{kind}") for name in found.outside}
+        away = {name: other for name, other in others.items() if isinstance(other, Predictions)}
+        if away and isinstance(test, Predictions):
+            scores[kind]["ood"] = {name: score_ood(test, other) for name, other in away.items()}
+    return scores
+
+
+def _lines(path: Path) -> Lines:
+    return read_json_lines(path) if path.exists() else Lines([], [])
 
 
 def _json(path: Path) -> dict[str, Any]:

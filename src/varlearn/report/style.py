@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from varlearn.files.atomic import replacing, writing
+from varlearn.report.write import write
 
 # Readable on white and on near-black, and told apart by people who do not see red and green as others do.
 COLORS = ("#4c8dd6", "#e08b2f", "#3aa37c", "#c2589b", "#8d7ae0", "#8c8c8c")
@@ -92,21 +92,3 @@ def save(made: Figure, stem: Path) -> tuple[Path, Path]:
         write(png, lambda path: made.savefig(path, format="png", dpi=150, facecolor="white", transparent=False))
     write(vector, lambda path: path.write_text(svg(made), encoding="utf-8"))
     return png, vector
-
-
-def write(path: Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` write a temporary file beside `path` and rename it: a reader never sees half a file.
-
-    Raises:
-        WriteError: naming the file, if the disk is full or the folder read-only.
-
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write(Path(folder, "page.html"), lambda path: path.write_text("whole"))
-    ...     os.listdir(folder)
-    ['page.html']
-    """
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
-            fill(temporary)

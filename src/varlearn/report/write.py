@@ -1,198 +1,143 @@
-"""From the folders of runs to `report.html` and its figures."""
+"""From run folders, predictions or results to `report.html`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from matplotlib.figure import Figure
-
-from varlearn import metrics
-from varlearn.report.figures import curves, entropies, reliability
-from varlearn.report.page import Drawn, figures, page, settings, table
-from varlearn.report.run_results import ReadRun, read_run
-from varlearn.report.style import save, write
-
-KIND_WORDS = {"mean": "at the mean", "averaged": "averaged"}
-# metric -> (title, digits, factor); others are shown as they are
-TITLES = {
-    "accuracy": ("accuracy %", 2, 100.0),
-    "nll": ("NLL", 4, 1.0),
-    "ece": ("ECE", 4, 1.0),
-    "brier": ("Brier", 4, 1.0),
-    "auroc": ("AUROC of mistakes", 4, 1.0),
-    "perplexity": ("perplexity", 3, 1.0),
-    "rmse": ("RMSE", 4, 1.0),
-    "crps": ("CRPS", 4, 1.0),
-    "coverage90": ("90% intervals cover %", 1, 100.0),
-}
+from varlearn.files.atomic import replacing, writing
+from varlearn.report.class_figures import entropy_figure, reliability_figure, risk_figure
+from varlearn.report.example_cards import compared_examples, extreme_examples
+from varlearn.report.page import Section, figures, folded, page
+from varlearn.report.posterior_figures import layer_figures, layer_table, samples_figure, temperature_figure
+from varlearn.report.regression_figures import coverage_figure, interval_figure
+from varlearn.report.run_results import RunResults, Source, results_of
+from varlearn.report.run_tables import cost_table, settings_table
+from varlearn.report.score_table import outside_table, score_tables
+from varlearn.report.series import Group, all_series, best_of_each_method, grouped, in_order
+from varlearn.report.training_figures import training_figures
+from varlearn.report.verdict import verdict
 
 
-def write_report(runs: Sequence[Path], out: Path) -> Path:
-    """Write `report.html` and its figures as PNG and SVG.
+def write_report(
+    sources: Source | Sequence[Source] | Mapping[str, Source], out: str | Path, *, title: str | None = None
+) -> Path:
+    """Write `report.html`, one file without scripts that needs nothing but a browser.
+
+    Runs that differ in their seed alone are shown as one method with mean and spread.
 
     Args:
-        runs: folders of runs, at least one; several are shown side by side.
+        sources: what to report: the folder of a run, predictions, what `varlearn.fit` returned, or `RunResults`;
+            several as a list, or as a mapping from the name of the method.
         out: folder to write to.
+        title: of the page; None for one made of the model, the data and the methods.
 
     Returns:
         The path of the page.
+
+    >>> import tempfile, torch
+    >>> from varlearn.prediction import Predictions
+    >>> p = Predictions(torch.tensor([[0.9, 0.1]]).log(), torch.tensor([0]), torch.zeros(1), torch.ones(1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_report({"mine": p}, folder).read_text()
+    >>> "mine has an NLL of 0.105 on 1 test examples at 100.0% accuracy." in page
+    True
     """
-    read = [read_run(Path(run)) for run in runs]
-    names = _names(read)
-    drawn: list[Drawn] = []
-    for stem, figure, caption in _figures(dict(zip(names, read, strict=True))):
-        _, vector = save(figure, Path(out) / "figures" / stem)
-        drawn.append(Drawn(vector.read_text(encoding="utf-8"), caption))
-    sections = []
-    if any(run.metrics for run in read):
-        sections.append(("Metrics", metrics_table(names, read)))
-    if drawn:
-        sections.append(("Figures", figures(drawn)))
-    sections.append(("Settings", settings({name: run.config for name, run in zip(names, read, strict=True)})))
-    if any(run.env for run in read):
-        sections.append(("Environment", settings({name: run.env for name, run in zip(names, read, strict=True)})))
+    if isinstance(sources, Mapping):
+        runs = [results_of(source, name) for name, source in sources.items()]
+    elif isinstance(sources, Sequence) and not isinstance(sources, str):
+        runs = [results_of(source) for source in sources]
+    else:
+        runs = [results_of(sources)]
+    if not runs:
+        raise ValueError("no results to report; give the folder of at least one run")
     path = Path(out) / "report.html"
-    text = page(", ".join(names), _note(read), sections)
+    text = report_page(runs, title)
     write(path, lambda target: target.write_text(text, encoding="utf-8"))
     return path
 
 
-def metrics_table(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
-    """A line for each run and kind of prediction, a column for each metric, and a table for data out of the domain."""
-    lines = [(name, run, kind) for name, run in zip(names, runs, strict=True) for kind in run.kinds if run.metrics]
-    scores = [run.metrics.get(kind, {}) for _, run, kind in lines]
-    words = [[name, run.label, KIND_WORDS[kind]] for name, run, kind in lines]
-    html = _scores_table(words, scores, "on the test set")
-    held_out = [run.metrics.get("validation", {}).get(kind, {}) for _, run, kind in lines]
-    if any(held_out):
-        html += "<br>" + _scores_table(words, held_out, f"on validation data{_temperatures(names, runs)}")
-    away = [
-        [*word, outside, *(f"{100 * values[key]:.2f}" for key in ("auroc", "fpr95", "detection_error"))]
-        for word, score in zip(words, scores, strict=True)
-        for outside, values in score.get("ood", {}).items()
+def report_page(runs: Sequence[RunResults], title: str | None = None) -> str:
+    """The page as HTML."""
+    runs = _named_apart(runs)
+    groups = in_order(grouped(runs))
+    series = all_series(groups)
+    compared = len({run.config.get("data", {}).get("name") for run in runs if run.config}) <= 1
+    sections = [
+        Section("Scores", score_tables(series, compared=compared)),
+        Section("What each method says", compared_examples(best_of_each_method(series))),
+        Section(
+            "Calibration",
+            figures(
+                [reliability_figure(series), risk_figure(series), coverage_figure(series), interval_figure(series)]
+            ),
+        ),
+        Section("Out of the domain", outside_table(series, compared=compared) + figures([entropy_figure(series)])),
+        Section(
+            "Posterior",
+            figures([samples_figure(groups), temperature_figure(groups), *layer_figures(groups)]) + layer_table(groups),
+        ),
+        Section("Training", figures(training_figures(groups))),
+        Section("Examples", extreme_examples(series)),
+        Section("Time and memory", cost_table(groups)),
+        Section("Settings", settings_table(groups) + folded({run.name: run.config for run in runs if run.config})),
+        Section("Environment", folded({run.name: run.env for run in runs if run.env})),
     ]
-    if away:
-        head = ["run", "method", "prediction", "against", "AUROC %", "FPR at 95% TPR", "detection error %"]
-        html += "<br>" + table(head, away, "told from the test set by the largest probability", words=4)
-    return html
+    footer = "Made by varlearn. This file needs no network and no scripts."
+    return page(
+        title or _title(groups), _note(runs, groups), verdict(groups, series, compared=compared), sections, footer
+    )
 
 
-def _scores_table(words: Sequence[list[str]], scores: Sequence[dict[str, Any]], caption: str) -> str:
-    """A line for each run and kind of prediction that has scores."""
-    keys = [key for key in TITLES if any(key in score for score in scores)]
-    cells = [
-        [*word, *(_cell(score.get(key), key) for key in keys)]
-        for word, score in zip(words, scores, strict=True)
-        if score
-    ]
-    return table(["run", "method", "prediction", *(TITLES[key][0] for key in keys)], cells, caption, words=3)
+def write(path: Path, fill: Callable[[Path], object]) -> None:
+    """Let `fill` write a temporary file beside `path` and rename it: a reader never sees half a file.
+
+    Raises:
+        WriteError: naming the file, if the disk is full or the folder read-only.
+
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(Path(folder, "page.html"), lambda path: path.write_text("whole"))
+    ...     os.listdir(folder)
+    ['page.html']
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as temporary:
+            fill(temporary)
 
 
-def _temperatures(names: Sequence[str], runs: Sequence[ReadRun]) -> str:
-    found = {name: run.metrics.get("temperature") for name, run in zip(names, runs, strict=True)}
-    fitted = [f"{value:.3g} ({name})" for name, value in found.items() if isinstance(value, (int, float))]
-    return f"; temperature of the posterior, fitted to them: {', '.join(fitted)}" if fitted else ""
-
-
-def _figures(runs: dict[str, ReadRun]) -> Iterator[tuple[str, Figure, str]]:
-    """(file name, figure, caption) of all that the runs have something for."""
-    found = {
-        _label(name, run, kind, runs): pair
-        for name, run in runs.items()
-        for kind in run.kinds
-        if (pair := run.classified(kind)) is not None
-    }
-    labelled = {name: (log_probs, targets) for name, (log_probs, targets) in found.items() if targets is not None}
-    if labelled:
-        yield (
-            "reliability",
-            reliability({name: metrics.reliability_curve(*pair) for name, pair in labelled.items()}),
-            "Right answers against confidence: on the dashed line a model is as sure as it may be, under it too sure. "
-            "Faint dots have fewer than ten examples. Below: how often each confidence occurs.",
-        )
-    for name, run in runs.items():
-        for kind in run.kinds:
-            if (pair := run.classified(kind)) is None:
-                continue
-            label = _label(name, run, kind, runs)
-            outside = {
-                other: metrics.entropy_per_example(away[0])
-                for other in run.outside
-                if (away := run.classified(kind, other)) is not None
-            }
-            yield (
-                f"entropy-{_file(label)}",
-                entropies(metrics.entropy_per_example(pair[0]), outside, label, math.log(pair[0].shape[1])),
-                "Predictive entropy" + (": what lies apart can be told apart." if outside else "."),
-            )
-    losses = {name: _series(run, "loss") for name, run in runs.items()}
-    if any(losses.values()):
-        yield "loss", curves(losses, "step", "training loss", log=True), "Loss on training batches."
-    for split, (key, word) in product(("validation", "test"), (("nll", "NLL"), ("accuracy",) * 2, ("perplexity",) * 2)):
-        series = {name: points for name, run in runs.items() if (points := _series(run, "eval", key, split=split))}
-        if any(len(points) > 1 for points in series.values()):
-            title = f"{split} {word}"
-            yield (
-                f"{split}-{key}",
-                curves(series, "step", title),
-                f"{title[0].upper()}{title[1:]} at the mean, while training.",
-            )
-    stds = {name: points for name, run in runs.items() if (points := _series(run, run.method, "std_mean"))}
-    if stds:
-        yield "std", curves(stds, "step", "mean std", log=True), "Width of the posterior: mean over weights of sigma."
-
-
-def _series(run: ReadRun, *keys: str, split: str | None = None) -> list[tuple[float, float]]:
-    """(step, value) of the records that have the keys; of those about one split. Old records are about the test set."""
-    points = []
-    for record in run.log:
-        if split is not None and record.get("split", "test") != split:
-            continue
-        value: Any = record
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        if isinstance(value, (int, float)):
-            points.append((float(record["step"]), float(value)))
-    return points
-
-
-def _names(runs: Sequence[ReadRun]) -> list[str]:
-    """Folder names, numbered where two are equal."""
+def _named_apart(runs: Sequence[RunResults]) -> list[RunResults]:
+    """The runs, numbered where two have the same name."""
     seen: dict[str, int] = {}
-    names = []
+    named = []
     for run in runs:
         seen[run.name] = seen.get(run.name, 0) + 1
-        names.append(run.name if seen[run.name] == 1 else f"{run.name} ({seen[run.name]})")
-    return names
+        named.append(run if seen[run.name] == 1 else replace(run, name=f"{run.name} ({seen[run.name]})"))
+    return named
 
 
-def _label(name: str, run: ReadRun, kind: str, runs: dict[str, ReadRun]) -> str:
-    head = run.label if len(runs) == 1 else name
-    return f"{head} {KIND_WORDS[kind]}" if len(run.kinds) > 1 else head
+def _title(groups: Sequence[Group]) -> str:
+    labels = list(dict.fromkeys(run.label for group in groups for run in group.runs))
+    methods = ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+    places = dict.fromkeys(
+        f"{run.config['model'].get('name')} on {run.config['data'].get('name')}"
+        for group in groups
+        for run in group.runs
+        if "model" in run.config and "data" in run.config
+    )
+    return f"{methods}: {', '.join(places)}" if 0 < len(places) <= 2 else methods
 
 
-def _file(label: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in label.lower())
-
-
-def _cell(value: Any, key: str) -> str:
-    _, digits, factor = TITLES[key]
-    if isinstance(value, (int, float)) and math.isfinite(value):
-        return f"{factor * value:.{digits}f}"
-    return "–" if value is None else str(value)
-
-
-def _note(runs: Sequence[ReadRun]) -> str:
-    first = runs[0].config
-    words = [
-        f"{first.get('model', {}).get('name')} on {first.get('data', {}).get('name')}",
-        f"scale {first.get('scale')}",
-        f"seed {first.get('seed')}" if len(runs) == 1 else f"{len(runs)} runs",
-    ]
+def _note(runs: Sequence[RunResults], groups: Sequence[Group]) -> str:
+    if len(runs) == 1:
+        seed = runs[0].config.get("seed")
+        words = [f"run {runs[0].name}" + (f", seed {seed}" if seed is not None else "")]
+    else:
+        seeds = sorted({len(group.runs) for group in groups})
+        each = f", {seeds[0]} seeds each" if len(seeds) == 1 and seeds[0] > 1 else ""
+        words = [f"{len(runs)} runs: {len(groups)} settings{each}" if len(groups) > 1 else f"{len(runs)} seeds"]
     for run in runs:
         if run.damaged_lines:
             numbers = ", ".join(map(str, run.damaged_lines[:5])) + (", ..." if len(run.damaged_lines) > 5 else "")
@@ -200,4 +145,4 @@ def _note(runs: Sequence[ReadRun]) -> str:
                 f"log.jsonl of {run.name}: {len(run.damaged_lines)} line(s) damaged or out of place and left out "
                 f"({numbers})"
             )
-    return ", ".join(words)
+    return "; ".join(words)
