@@ -48,7 +48,7 @@ def main(folder: Path) -> None:
     model_state, state = get_state_dict(net, opt)
     dcp.save({"model": model_state, "optimizer": state}, checkpoint_id=folder / "checkpoint")
     posterior = DiagGaussian.from_optimizer(net, opt)
-    predicted = predict_regression(net, posterior, [torch.tensor([[0.5]])], samples=16)
+    predicted = predict_regression(net, posterior, [torch.tensor([[0.5]])], samples=16, noise_variance=0.0)
     whole = posterior.gathered()
     if rank == 0:
         save(whole, folder / "posterior.safetensors")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from varlearn import advice, metrics, optim, posterior, prediction, presets
     from varlearn.batchnorm import recalibrate_batchnorm
+    from varlearn.fitting import Fitted, fit, load
     from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
     from varlearn.prediction import calibrate, predict, predict_regression, predict_tokens
@@ -17,12 +18,15 @@ if TYPE_CHECKING:
 __all__ = [
     "IVON",
     "DiagGaussian",
+    "Fitted",
     "Mixture",
     "Point",
     "VAdamW",
     "advice",
     "calibrate",
     "elbo",
+    "fit",
+    "load",
     "metrics",
     "optim",
     "posterior",
@@ -56,6 +60,8 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module("varlearn.posterior"), name)
         case "calibrate" | "predict" | "predict_regression" | "predict_tokens":
             return getattr(import_module("varlearn.prediction"), name)
+        case "Fitted" | "fit" | "load":
+            return getattr(import_module("varlearn.fitting"), name)
         case "recalibrate_batchnorm":
             return import_module("varlearn.batchnorm").recalibrate_batchnorm
     raise AttributeError(f"module 'varlearn' has no attribute {name!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -11,7 +11,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 @torch.no_grad()
-def recalibrate_batchnorm(model: nn.Module, batches: Iterable[Any], max_batches: int | None = None) -> None:
+def recalibrate_batchnorm(
+    model: nn.Module,
+    batches: Iterable[Any],
+    max_batches: int | None = None,
+    *,
+    forward: Callable[[Any], Any] | None = None,
+) -> None:
     """Recompute running means and variances with the weights as they are now.
 
     During training the statistics are gathered under sampled weights, one sample per step, and fit neither the mean nor
@@ -23,6 +29,7 @@ def recalibrate_batchnorm(model: nn.Module, batches: Iterable[Any], max_batches:
         model: its BatchNorm layers with running statistics are reset and refilled.
         batches: inputs, or (inputs, targets) as a DataLoader gives them; targets are ignored. Batches count the same.
         max_batches: stop after so many; a few thousand examples are enough.
+        forward: how the model is called with the inputs; None calls it with one argument.
 
     >>> model = nn.BatchNorm1d(1)
     >>> recalibrate_batchnorm(model, [torch.tensor([[1.0], [3.0]])])
@@ -42,7 +49,7 @@ def recalibrate_batchnorm(model: nn.Module, batches: Iterable[Any], max_batches:
             layer.momentum = None  # a cumulative average over the batches
             layer.train()
         for seen, batch in enumerate(batches, start=1):
-            model(batch[0] if isinstance(batch, (tuple, list)) else batch)
+            (forward or model)(batch[0] if isinstance(batch, (tuple, list)) else batch)
             if seen == max_batches:
                 break
         if seen == 0:

@@ -4,6 +4,7 @@ from varlearn.prediction.average import log_average
 from varlearn.prediction.classifier import Predictions, predict
 from varlearn.prediction.gather import gather_ranks
 from varlearn.prediction.language_model import TokenPredictions, predict_tokens
+from varlearn.prediction.noise_estimate import estimate_noise
 from varlearn.prediction.predictions_file import load_predictions, save_predictions
 from varlearn.prediction.regressor import RegressionPredictions, predict_regression
 from varlearn.prediction.samplers import Dropout, Linearized, Weights
@@ -18,6 +19,7 @@ __all__ = [
     "TokenPredictions",
     "Weights",
     "calibrate",
+    "estimate_noise",
     "gather_ranks",
     "load_predictions",
     "log_average",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +68,7 @@ def predict_regression(
     samples: int = 64,
     seed: int = 0,
     *,
-    noise_variance: float | None = None,
+    noise_variance: float | Tensor | None = None,
     keep_samples: bool = False,
     vectorize: bool = False,
     unpack: Unpack | None = None,
@@ -81,8 +82,9 @@ def predict_regression(
         loader: gives the same batches in every pass.
         samples: how many samples of each component.
         seed: names the samples.
-        noise_variance: of the targets around f(x), in squared units of the targets; 0 where None. Leave it out for a
-            model that returns a variance.
+        noise_variance: of the targets around f(x), in squared units of the targets: one number, or one for each output
+            of an example. `estimate_noise` finds it. Leave it out for a model that returns a variance; for another one
+            None is 0, with a warning.
         keep_samples: keep each sample's f(x) too.
         vectorize: run several samples at once by vmap.
         unpack: from a batch to (inputs, targets).
@@ -94,11 +96,18 @@ def predict_regression(
     >>> p.mean.item(), p.epistemic.item(), p.aleatoric.item()
     (2.0, 1.0, 0.25)
     """
-    if noise_variance is not None and not 0 <= noise_variance < math.inf:
+    given = torch.as_tensor(0.0 if noise_variance is None else noise_variance)
+    if not bool((given >= 0).all() & given.isfinite().all()):
         raise ValueError(f"noise_variance={noise_variance} must be >= 0 and finite; it is a variance, not a std")
     moments = _Moments(noise_variance, keep_samples)
     request = Request(samples, seed, vectorize, unpack, progress)
     targets, weights = run(model, posterior, loader, moments.add, request)
+    if moments.lacks_noise:
+        warnings.warn(
+            "noise_variance=None is 0 here, because the model predicts no noise: intervals will be too narrow; pass "
+            "noise_variance=estimate_noise(...) of held-out predictions, or 0.0 for none",
+            stacklevel=2,
+        )
     complete = len(moments.log_density) == len(targets)
     return RegressionPredictions(
         mean=moments.mean.joined(),
@@ -116,11 +125,12 @@ def predict_regression(
 class _Moments:
     """Weighted running mean and variances of each batch, without cancellation (West's update)."""
 
-    def __init__(self, noise_variance: float | None, keep_samples: bool):
+    def __init__(self, noise_variance: float | Tensor | None, keep_samples: bool):
         self.mean, self.epistemic, self.aleatoric = Batches(), Batches(), Batches()
         self.log_density, self.kept, self.curve = Batches(), SampleBatches(), SampleCurve()
         self._noise_variance, self._keep_samples = noise_variance, keep_samples
         self._weight: dict[int, float] = {}
+        self.lacks_noise = False
 
     def add(self, batch: int, outputs: Any, targets: Tensor | None, log_weights: Tensor) -> None:
         means, noise = self._split(outputs)  # (S, B, ...) each
@@ -152,7 +162,8 @@ class _Moments:
                 )
             return mean, variance
         mean = as_floats(outputs)
-        return mean, torch.full_like(mean, self._noise_variance or 0.0)
+        self.lacks_noise = self._noise_variance is None
+        return mean, torch.as_tensor(0.0 if self.lacks_noise else self._noise_variance).to(mean).expand_as(mean)
 
     def _add_one(self, batch: int, mean: Tensor, variance: Tensor, weight: float) -> None:
         total = self._weight[batch] = self._weight.get(batch, 0.0) + weight

@@ -52,9 +52,9 @@ def mean_loss(task: Task, outputs: Tensor | tuple[Tensor, Tensor], targets: Tens
     """
     if isinstance(outputs, tuple):
         mean, variance = outputs[0].float(), outputs[1].float()
-        return (
-            0.5 * ((targets.view_as(mean) - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)).mean()
-        )
+        errors = (targets.view_as(mean) - mean).square()
+        terms = 0.5 * (errors / variance + variance.log() + math.log(2.0 * math.pi))
+        return terms.reshape(len(terms), -1).sum(1).mean()
     if task == "language":
         return cross_entropy(outputs.flatten(0, 1).float(), targets.flatten())
     return cross_entropy(outputs.float(), targets)
@@ -91,7 +91,8 @@ def score_at_weights(
             first = outputs[0] if isinstance(outputs, tuple) else outputs
             targets = targets.to(first.device)
             if targets.is_floating_point():
-                hits, count = (first.double() - targets.view_as(first)).square().sum(), targets.numel()
+                errors = (first.double() - targets.view_as(first)).square()
+                hits, count = errors.reshape(len(errors), -1).mean(1).sum(), len(targets)
             else:
                 hits, count = (first.argmax(-1) == targets).sum(), int((targets != IGNORE).sum())
             nll = loss(outputs, targets).double() * count

@@ -1,0 +1,80 @@
+"""Which data train the network, which ones calibrate it, and what the first batch tells about both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from varlearn.fitting.first_look import Look, look
+from varlearn.fitting.own_batches import OwnBatches
+from varlearn.fitting.target_units import TargetUnits, measure_units
+from varlearn.fitting.task_predictor import Source
+from varlearn.fitting.validation_fold import hold_out_fold
+from varlearn.prediction.loader_batches import Unpack, check_repeatable
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """The data of a fit.
+
+    Attributes:
+        train: batches to learn from.
+        held_out: batches for temperature and noise; None where there are none.
+        source: what errors come from that the noise of a regression is estimated from.
+        look: task, classes and counts.
+        units: of the targets of a regression; None for the network's own.
+    """
+
+    train: OwnBatches
+    held_out: OwnBatches | None
+    source: Source
+    look: Look
+    units: TargetUnits | None
+
+
+def arrange(
+    model: nn.Module,
+    train_loader: Iterable[Any],
+    val_loader: Iterable[Any] | None,
+    *,
+    task: str | None,
+    seed: int,
+    unpack: Unpack | None,
+    standardize: bool,
+) -> Arrangement:
+    """Look at the data, and hold out a tenth of a regression's training data where there are no validation data.
+
+    Args:
+        model: left as it was.
+        train_loader: as for `fit`.
+        val_loader: as for `fit`.
+        task: as for `fit`.
+        seed: of the order, and of the examples that are held out.
+        unpack: as for `fit`.
+        standardize: whether a regression learns standardized targets.
+    """
+    train = OwnBatches(train_loader, "train_loader", seed=seed, unpack=unpack)
+    found = look(model, train, task)
+    held_out, source = val_loader, "validation data"
+    if val_loader is not None:
+        _check_validation(val_loader)
+    elif found.task == "regression":
+        fold = hold_out_fold(train_loader, seed)
+        source = "leave-one-out errors" if fold is None else "a held-out tenth of the training data"
+        if fold is not None:
+            train, held_out = OwnBatches(fold[0], "train_loader", seed=seed, unpack=unpack), fold[1]
+            found = look(model, train, "regression")
+    train.targets = found.checked
+    held = None if held_out is None else OwnBatches(held_out, "val_loader", unpack=unpack, targets=found.checked)
+    units = measure_units(train) if found.task == "regression" and standardize else None
+    return Arrangement(train, held, source, found, units)
+
+
+def _check_validation(loader: Iterable[Any]) -> None:
+    try:
+        check_repeatable(loader, passes=2)
+    except ValueError as error:
+        raise ValueError(f"val_loader: {error}") from None

@@ -1,0 +1,60 @@
+"""From the name of a method to its settings: the rules that need no tuning."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from torch import nn
+
+from varlearn import presets
+from varlearn.methods import Optim, named, settings_for
+from varlearn.optim.prior_widths import suggested_lr
+
+
+def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: int, steps: int) -> Optim:
+    """The settings of a method for this network and this length of training.
+
+    - "auto" is "vadamw"; its rule is frozen in `experiments/no_tuning`. "adamw" takes the same learning rate.
+    - "ivon" takes `presets.auto(n, steps)`.
+    - Other methods need `lr` unless they have a default of their own.
+
+    Args:
+        method: a name of `varlearn.methods.METHODS` or "auto", or complete settings.
+        lr: peak learning rate; None for the rule's.
+        model: with its initial weights.
+        n: terms of the training loss.
+        steps: of the whole run.
+
+    >>> chosen_settings("sgd", None, nn.Linear(1, 1), n=100, steps=100)
+    Traceback (most recent call last):
+    ...
+    ValueError: method='sgd' has no rule for its learning rate; pass lr, e.g. lr=0.05, or use method='auto'
+    """
+    if isinstance(method, Optim):
+        if lr is not None:
+            raise ValueError(f"lr={lr} and settings with lr={method.lr} are given; leave lr out")
+        return settings_for(method)
+    kind = named("vadamw" if method == "auto" else method)
+    given: dict[str, Any] = {"name": kind.name} | ({} if lr is None else {"lr": lr})
+    match kind.name:
+        case "vadamw":
+            rule: dict[str, Any] = {"lr": suggested_lr(model)}
+        case "adamw":
+            rule = {"lr": suggested_lr(model), "weight_decay": 0.01, "beta2": 0.999}
+        case "ivon":
+            rule = _as_settings(dict(presets.auto(n, steps)))
+        case _:
+            rule = {}
+            default = next(field.default for field in fields(kind.Settings) if field.name == "lr")
+            if lr is None and default == Optim.lr:
+                raise ValueError(
+                    f"method={method!r} has no rule for its learning rate; pass lr, e.g. lr=0.05, or use method='auto'"
+                )
+    return kind.Settings(**rule | given)
+
+
+def _as_settings(preset: dict[str, Any]) -> dict[str, Any]:
+    beta1, beta2 = preset.pop("betas")
+    known = {field.name for field in fields(Optim)}
+    return {name: value for name, value in preset.items() if name in known} | {"beta1": beta1, "beta2": beta2}
