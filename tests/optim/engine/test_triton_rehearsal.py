@@ -112,6 +112,36 @@ def test_copies_and_tables_are_on_the_device(launches: list[str]) -> None:
     assert {tensor.device.type for tensor in tensors} == {"meta"}
 
 
+@pytest.mark.parametrize(("device", "is_capturing"), [("cuda", True), ("cuda", False), ("cpu", True)])
+def test_a_cuda_graph_of_the_optimizer_is_refused(device: str, is_capturing: bool, monkeypatch: Any) -> None:
+    from varlearn.optim.engine.triton.launching import Launcher
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_capturing)
+    launcher = Launcher([5], torch.device(device))
+    if device == "cuda" and is_capturing:
+        with pytest.raises(RuntimeError, match="each replay would have the same noise; capture forward and backward"):
+            launcher.refuse_capture()
+    else:
+        launcher.refuse_capture()
+
+
+@pytest.mark.parametrize("verb", ["draw", "step"])
+def test_draws_and_steps_ask_whether_a_graph_is_captured(verb: str, launches: list[str], monkeypatch: Any) -> None:
+    from varlearn.optim.engine.triton.launching import Launcher
+
+    def refuse(self: Any) -> None:
+        raise RuntimeError("captured")
+
+    params = on_meta()
+    opt = IVON(params, lr=0.1, ess=100.0, seed=0)
+    opt.train()
+    sum(param.square().sum() for param in params).backward()  # type: ignore[union-attr]
+    monkeypatch.setattr(Launcher, "refuse_capture", refuse)
+    (plan,) = opt._members._plans
+    with pytest.raises(RuntimeError, match="captured"):
+        plan.step([], []) if verb == "step" else plan.draw({})
+
+
 # Which engine a GPU gets
 
 

@@ -64,6 +64,14 @@ class Launcher:
             kernel: Any = prepare
             kernel[(1,)](rows.tensor, count, *tables, BLOCK=_PREPARED, **_OPTIONS)
 
+    def refuse_capture(self) -> None:
+        """Raise inside a CUDA graph: the key of the noise comes from the host, so each replay would draw the same."""
+        if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "a sample is drawn, or a step taken, while a CUDA graph is captured: each replay would have the same "
+                "noise; capture forward and backward alone, with the optimizer outside of the graph"
+            )
+
     def _blocks_of(self, positions: tuple[int, ...]) -> Tensor:
         """(row, number of the block in it) of all blocks of some rows, int32, on the device."""
         if positions not in self._blocks:

@@ -111,6 +111,7 @@ class TritonPlan:
 
     def draw(self, noises: Noises) -> None:
         """Keep the means and perturb the parameters, in one launch for each dtype and way to keep the mean."""
+        self._launcher.refuse_capture()
         self._noises, self._number = noises, self._number % (2**31 - 1) + 1
         self._draw_keys.write([signed(noises[group].key) for group in self._groups])
         scales: list[float] = []
@@ -191,6 +192,7 @@ class TritonPlan:
 
         With a guard the device looks for NaN, drops the step if it finds one, and counts it (`settle`).
         """
+        self._launcher.refuse_capture()
         if any(keep == at.LEAN for _, keep in self._positions):
             self.restore()
         words, found = self._words_of(rows), list[float]()
