@@ -82,12 +82,22 @@ def modes(trial: Trial) -> None:
         trial.opt.eval()
 
 
+def staying(trial: Trial) -> None:
+    try:
+        trial.opt.train(stay=True)
+        trial.closure()
+        trial.opt.step()
+    finally:
+        trial.opt.eval()
+
+
 ACTIONS: dict[str, Callable[[Trial], None]] = {
     "evaluation": evaluation_block,
     "training": training_block,
     "step": step,
     "closure": step_with_closure,
     "modes": modes,
+    "staying": staying,
 }
 
 
@@ -123,7 +133,7 @@ def sweep(engine: str, memory: str, dtype: torch.dtype, action: str, first: int,
     whole = begin()
     before = whole.values()
     ACTIONS[action](whole)
-    after = whole.values() if action in ("step", "closure", "modes") else before
+    after = whole.values() if action in ("step", "closure", "modes", "staying") else before
     broken = []
     places = 0
     for count in itertools.count(first, stride):

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from varlearn.core.dtypes import state_dtype
-from varlearn.core.shards import local
+from varlearn.core.shards import is_sharded, local
 from varlearn.optim.engine.plan import Member
 from varlearn.optim.ranks import fsdp
 
 _SMALLEST = 1e-12  # width of the prior of weights that are all 0: no noise that could be seen
+_REFRESH = 10  # steps between two measurements of the size of the weights
 _PASSES = 10.0  # over the data, below which the noise shrinks: it cannot help a network that sees each example once
 _RATE = 0.15  # learning rate in units of the weights' size
 _ADAMW_RATE = 1e-3
@@ -140,6 +140,15 @@ def measure(members: Sequence[Member], again: bool = False) -> None:
             state["prior_std"] = max(width * max(first, size), _SMALLEST)
 
 
+def is_due(members: Sequence[Member]) -> bool:
+    """Whether the weights are to be measured again after the steps that they have taken.
+
+    >>> [is_due([Member(torch.zeros(1), {"step": step}, {}, 0)]) for step in (9, 10)]
+    [False, True]
+    """
+    return max([int(member.state["step"]) for member in members], default=1) % _REFRESH == 0
+
+
 @torch.no_grad()
 def mean_squares(parts: Sequence[Tensor], params: Sequence[Tensor]) -> list[float]:
     """The mean square of each tensor.
@@ -151,6 +160,10 @@ def mean_squares(parts: Sequence[Tensor], params: Sequence[Tensor]) -> list[floa
     >>> mean_squares([torch.tensor([3.0, 4.0])], [torch.zeros(2)])
     [12.5]
     """
-    norms = [torch.linalg.vector_norm(part, dtype=state_dtype(part)).double().cpu() for part in parts]
-    sums = [fsdp.combined([param], norm.square().view(1, 1), "sum") for param, norm in zip(params, norms, strict=True)]
-    return [float(total) / max(1, param.numel()) for param, total in zip(params, sums, strict=True)]
+    norms = torch._foreach_norm(list(parts), dtype=torch.float64) if parts else ()
+    squares = torch.stack([norm.cpu() for norm in norms]).square() if parts else torch.zeros(0)
+    sums = squares.tolist()
+    for number, param in enumerate(params):
+        if is_sharded(param):
+            sums[number] = float(fsdp.combined([param], squares[number].view(1, 1), "sum"))
+    return [total / max(1, param.numel()) for param, total in zip(params, sums, strict=True)]

@@ -13,6 +13,7 @@ from torch import Tensor
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings
 from varlearn.optim.ranks import fsdp
+from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage
 from varlearn.optim.saturation import EVERY, Saturation
 
@@ -49,7 +50,8 @@ class Stepper:
         scale: Tensor | None = None,
         overflow: Tensor | None = None,
         unclip: float = 1.0,
-    ) -> None:
+        then: Callable[[], Sample | None] | None = None,
+    ) -> Sample | None:
         """Update mean and state, or drop the step and leave them as they are.
 
         Args:
@@ -60,20 +62,25 @@ class Stepper:
             scale: GradScaler's loss scale.
             overflow: GradScaler's flag: above 0 the step is dropped.
             unclip: factor that undoes the user's clipping, for hhat.
+            then: makes the sample that is to be in the weights after the step, when the step is counted.
+
+        Returns:
+            The sample that the weights show now, if the step has drawn one.
         """
         guarded = _guarded(plans, groups, average)
         if guarded is None and overflow is not None and float(overflow) > 0.0:
             self.skipped += 1  # GradScaler lowers its scale and goes on
-            return
+            return None
         work = _gather(average, plans)
         if guarded is None and not _all_finite(work, place):
             self._drop(work, groups)
-            return
+            return None
         unscale = 1.0 if scale is None or guarded is not None else 1.0 / float(scale)
         clip = _clip_factors(work, groups, unscale)
         known: dict[tuple[int, int], StepSettings] = {}
+        settings: list[list[StepSettings]] = []
         for plan, rows in work:
-            settings: list[StepSettings] = []
+            settings.append([])
             for k, grad, hhat in rows:
                 param, state, group, _ = plan.members[k]
                 state["step"] += 1
@@ -83,14 +90,18 @@ class Stepper:
                     known[which] = self._settings(group, average, which[1], factor, clip[id(group)], unclip)
                 if hhat is not None and param not in average.given:
                     _follow(hhat, average.change(param, grad), known[which])
-                settings.append(known[which])
+                settings[-1].append(known[which])
+        looks_at_h = any([step % EVERY == 0 for _, step in known])
+        following = None if then is None or looks_at_h or guarded is not None else then()
+        for (plan, rows), its in zip(work, settings, strict=True):
             if guarded is None:
-                plan.step(rows, settings)
+                plan.step(rows, its, None if following is None else following.noises)
             else:
-                guarded.step(rows, settings, Guard(scale, overflow))
-        if any([step % EVERY == 0 for _, step in known]):
+                guarded.step(rows, its, Guard(scale, overflow))
+        if looks_at_h:
             self.count_dropped(0 if guarded is None else guarded.settle())
             self.saturation.recover([plan.members[k] for plan, rows in work for k, _, _ in rows])
+        return following
 
     def count_dropped(self, count: int) -> None:
         """Take note of steps that an accelerator has dropped by itself."""

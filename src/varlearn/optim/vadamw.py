@@ -12,14 +12,13 @@ from varlearn.core import vadamw
 from varlearn.optim import hyper
 from varlearn.optim.annealing import Schedule, annealed_over_run
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
-from varlearn.optim.engine.plan import Member, Noises
-from varlearn.optim.prior_widths import measure, parameter_groups, passes_of, suggested_lr
+from varlearn.optim.engine.plan import Member, Noise, Noises
+from varlearn.optim.prior_widths import is_due, measure, parameter_groups, passes_of, suggested_lr
 from varlearn.optim.ranks import rank_agreement
 from varlearn.optim.sampling.clip_watch import ClipWatch
+from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage
 from varlearn.optim.variational import VariationalOptimizer
-
-_REFRESH = 10  # steps between two measurements of the weights' size, for the width of the prior
 
 
 class VAdamW(VariationalOptimizer):
@@ -222,27 +221,33 @@ class VAdamW(VariationalOptimizer):
         if members is not self._watched and rank_agreement.world_size() == 1:
             self._clipping.watch([member.param for member in members])
             self._watched = members
+        known: dict[tuple[int, int, float], Noise] = {}
         for param, state, group, _ in members:
-            ess, delta = _scale(state, group)
-            noises[id(param)] = noises[id(group)]._replace(ess=ess, weight_decay=delta)
+            kind = id(group), int(state["step"]), state["prior_std"]
+            if kind not in known:
+                terms = float(group["ess"]), float(group["batch_size"]), float(group["betas"][1])
+                known[kind] = Noise(noises[id(group)].key, *vadamw.scale(*terms, *kind[1:]))
+            noises[id(param)] = known[kind]
         return noises
 
     def _take_step(self, average: SampleAverage) -> None:
         skipped = self.skipped_steps
         super()._take_step(average)
-        if self.skipped_steps == skipped:  # else the weights may still be a sample
+        if self.skipped_steps == skipped and self._following is None:  # else the weights may be a sample
             self._anneal()
-            members = self._members.find(self.param_groups, self.state)
-            if max([int(member.state["step"]) for member in members], default=1) % _REFRESH == 0:
+            if is_due(members := average.samples[-1].members):
                 measure(members, again=True)
+
+    def _next_sample(self, last: Sample) -> Sample | None:
+        self._anneal()
+        return None if is_due(last.members) else super()._next_sample(last)
 
     def _anneal(self) -> None:
         """Set "ess" of each group to lambda as it is after the steps taken."""
         for group in self.param_groups:
             schedule = self._schedule or (annealed_over_run(group) if group["anneal"] else None)
             if schedule is not None:
-                states = (self.state[param] for param in group["params"] if param in self.state)
-                steps = max((int(state["step"]) for state in states if "step" in state), default=0)
+                steps = max([int(self.state.get(param, {}).get("step", 0)) for param in group["params"]], default=0)
                 group["ess"] = schedule(steps * float(group["batch_size"]) / float(group["n"]))
 
     def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
@@ -288,9 +293,3 @@ class VAdamW(VariationalOptimizer):
         """Statistics of B v, sigma and the prior, one entry per group."""
         self._settle()
         return diagnose(self, self._members)
-
-
-def _scale(state: dict[str, Any], group: dict[str, Any]) -> tuple[float, float]:
-    beta2 = float(group["betas"][1])
-    terms = float(group["ess"]), float(group["batch_size"])
-    return vadamw.scale(*terms, beta2, int(state["step"]), float(state["prior_std"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ class VariationalOptimizer(SamplingBlocks):
     def _start(self) -> None:
         super()._start()
         self._stepper = Stepper(self._hyper)
+        self._following: Sample | None = None  # that the step has drawn, while it ends
         self._step_bytes = 0
         self._owners: tuple[list[int], dict[int, dict[str, Any]]] = ([], {})  # ids of groups; parameter's id -> group
 
@@ -154,6 +156,8 @@ class VariationalOptimizer(SamplingBlocks):
                 except BaseException:  # an interrupt; ending twice is ending once
                     self._end_step(average)
                     raise
+            if self._stays:
+                self._enter_mode()
             return loss
         finally:
             try:
@@ -170,7 +174,16 @@ class VariationalOptimizer(SamplingBlocks):
         self._step_bytes = average.bytes
         plans = self._members.plans(_all_members(average.samples))
         scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        self._stepper.take(average, plans, self.param_groups, self._place, scale, overflow, self._unclip_factor())
+        last = self._mode
+        then = partial(self._next_sample, last) if self._stays and last in self._weights.open else None
+        self._following = self._stepper.take(
+            average, plans, self.param_groups, self._place, scale, overflow, self._unclip_factor(), then
+        )
+
+    def _next_sample(self, last: Sample) -> Sample | None:
+        """The sample that a step draws in its own pass; asked for when the step is counted. None: it is drawn after."""
+        is_same = self._members.find(self.param_groups, self.state) is last.members
+        return self._sample(train=True) if is_same else None
 
     def _unclip_factor(self) -> float:
         """Multiplies the gradient that the curvature is estimated from; above 1 where the user has clipped it."""
@@ -179,9 +192,13 @@ class VariationalOptimizer(SamplingBlocks):
     def _end_step(self, average: SampleAverage | None) -> None:
         """Close the sample of `train()` or of a closure, and forget samples that were used.
 
-        After a step nothing is written: the mean is there.
+        After a step nothing is written: the mean is there, or the next sample.
         """
-        self.eval()
+        if self._following is not None:
+            self._go_on_with(self._following)
+            self._following = None
+            return
+        self._close_mode()
         if self._last is not None:
             self._weights.take_out(self._last)
             self._last = None
@@ -213,7 +230,7 @@ class VariationalOptimizer(SamplingBlocks):
 
     def _run_in_mode(self, closure: Callable[[], Any]) -> Any:
         """After `train()` the closure is the last micro-batch of its sample; Lightning accumulates this way."""
-        self.train()
+        self._enter_mode()
         try:
             with torch.enable_grad():
                 loss = closure()

@@ -53,6 +53,7 @@ class Case:
         micro: int = 1,
         no_sync: bool = False,
         modes: bool = False,
+        stay: bool = False,
         autocast: bool = False,
         compiled: bool = False,
         steps: int = STEPS,
@@ -60,6 +61,7 @@ class Case:
     ) -> None:
         self.model, self.dtype, self.blocks, self.micro, self.steps = model, dtype, blocks, micro, steps
         self.no_sync, self.modes, self.autocast, self.compiled, self.ddp = no_sync, modes, autocast, compiled, ddp
+        self.stay = stay
 
     def loss(self, net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
@@ -83,7 +85,7 @@ class Case:
             opt.zero_grad()
             for block in range(self.blocks):
                 if self.modes:
-                    opt.train()
+                    opt.train(stay=self.stay)
                 with contextlib.nullcontext() if self.modes else opt.sampled_params(train=True):
                     theta = [p.detach().clone() for p in params]
                     for part in range(self.micro):
@@ -94,6 +96,7 @@ class Case:
                 thetas.append(flat(theta))
                 grads.append(self.own_gradient(model, theta, rank, step, block))
             opt.step()
+        opt.eval()
         return state_of(opt) | {"start": start, "thetas": thetas, "grads": grads, "samples": self.blocks}
 
     def own_gradient(self, model: nn.Module, theta: list[Tensor], rank: int, step: int, block: int) -> Tensor:
@@ -121,6 +124,7 @@ CASES = {
     "micro-batches, no_sync": Case(micro=2, no_sync=True),
     "micro-batches, synchronized": Case(micro=2),
     "micro-batches in modes": Case(micro=2, no_sync=True, modes=True),
+    "modes that stay": Case(micro=2, no_sync=True, modes=True, stay=True),
     "bucket views": Case(gradient_as_bucket_view=True),
     "bucket views, two blocks": Case(blocks=2, gradient_as_bucket_view=True),
     "static graph": Case(static_graph=True),

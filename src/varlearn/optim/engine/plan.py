@@ -122,11 +122,14 @@ class Plan(Protocol):
 
     Attributes:
         engine: name of the engine, for diagnostics.
-        converted: how many gradients of the last step were copied first, into another memory order or dtype.
     """
 
     engine: str
-    converted: int
+
+    @property
+    def converted(self) -> int:
+        """How many gradients of the last step were copied first, into another memory order or dtype."""
+        ...
 
     @property
     def members(self) -> Sequence[Member]:
@@ -153,8 +156,11 @@ class Plan(Protocol):
         """Whether no gradient and no hhat is NaN or infinite."""
         ...
 
-    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
-        """Lines 3 to 7 for some parameters. A sample that is still in the weights is taken out."""
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], then: Noises | None = None) -> None:
+        """Lines 3 to 7 for some parameters. A sample that is still in the weights is taken out.
+
+        `then`: noise of the next sample, which every parameter of the plan is to show after the step.
+        """
         ...
 
 

@@ -181,8 +181,8 @@ class TensorPlan:
         """Whether no gradient and no hhat is NaN or infinite."""
         return all_finite([tensor for _, grad, hhat in rows for tensor in (grad, hhat) if tensor is not None])
 
-    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
-        """Update the mean and the state of each row's parameter."""
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], then: Noises | None = None) -> None:
+        """Update the mean and the state of each row's parameter, and draw the sample that follows, if any."""
         self.restore()
         self.converted = 0
         by_position: dict[int, tuple[Tensor, Tensor | None, StepSettings]] = {}
@@ -194,6 +194,8 @@ class TensorPlan:
             else:
                 for k in chunk.positions:
                     self._step_chunk(self._whole[k], by_position)
+        if then is not None:
+            self.draw(then)
 
     def _in_order(self, position: int, values: Tensor) -> Tensor:
         like = local(self.members[position].state[self._rule.curvature])

@@ -37,6 +37,7 @@ class SamplingBlocks(Ranked, SavedState):
         self._guard = GradientGuard(self._weights)
         self._block: Sample | None = None  # of the training block that is open
         self._mode: Sample | None = None  # of train(), until step()
+        self._stays = False  # whether train() goes on after a step, with the next sample
         self._last: Sample | None = None  # of a closure; it stays in the weights until its step is done
         self._given: dict[Tensor, Tensor] = {}
         self._eval_draws = 0
@@ -135,11 +136,34 @@ class SamplingBlocks(Ranked, SavedState):
                 "use blocks or train()/eval(), not both"
             )
 
-    def train(self) -> None:
+    def train(self, *, stay: bool = False) -> None:
         """Put a training sample into the weights until `step()` or `eval()`: the mode of trainers, without a block.
 
         One sample serves all micro-batches before a `step()`, whose gradients add up as in ordinary accumulation.
+
+        Args:
+            stay: True leaves the mode on after `step()`: the weights are the next training sample at once, and the mean
+                after `eval()` only. The native engine draws that sample in the step's own pass over memory, so sample
+                and step take a third less time. Call `eval()` before you evaluate or save the model.
+
+        >>> from varlearn import IVON
+        >>> weight = torch.nn.Parameter(torch.zeros(1))
+        >>> opt = IVON([weight], lr=0.1, ess=100.0, seed=0)
+        >>> opt.train(stay=True)
+        >>> for _ in range(2):
+        ...     opt.zero_grad()
+        ...     (weight - 1.0).square().sum().backward()
+        ...     opt.step()
+        >>> opt.is_sampled
+        True
+        >>> opt.eval()
+        >>> opt.is_sampled
+        False
         """
+        self._stays = stay
+        self._enter_mode()
+
+    def _enter_mode(self) -> None:
         if self._block is not None:
             raise RuntimeError(
                 "train() inside sampled_params(train=True): the sample is already in; leave out one of them"
@@ -161,12 +185,28 @@ class SamplingBlocks(Ranked, SavedState):
 
     def eval(self) -> None:
         """Put the mean back into the weights. A later `train()` before `step()` goes on with the same sample."""
+        self._stays = False
+        self._close_mode()
+
+    def _close_mode(self) -> None:
         if self._mode is not None:
             try:
                 self._leave_mode(self._mode)
             except BaseException:
                 self._leave_mode(self._mode)
                 raise
+
+    def _go_on_with(self, sample: Sample) -> None:
+        """The weights are this sample since the step: it takes the place of the mode's last one.
+
+        Call it again if it is interrupted.
+        """
+        self._lock.enter(sample)
+        self._weights.replace(sample)
+        if self._mode is not None and self._mode is not sample:
+            self._lock.leave(self._mode)
+        self._drop_samples()
+        self._mode = sample
 
     def _leave_mode(self, sample: Sample) -> None:
         self._weights.take_out(sample)

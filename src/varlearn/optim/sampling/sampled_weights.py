@@ -51,6 +51,14 @@ class SampledWeights:
             sample.products.close()
         self._show(self.open[-1] if self.open else None)
 
+    def replace(self, sample: Sample) -> None:
+        """A step has put this sample into the weights, instead of the one that is open."""
+        torch.clear_autocast_cache()
+        self.open, self._shown = [sample], sample
+        if sample.products is not None:
+            sample.products.close()  # opening twice would collect twice
+            sample.products.open()
+
     @torch.inference_mode(False)
     @torch.no_grad()
     def _show(self, sample: Sample | None) -> None:

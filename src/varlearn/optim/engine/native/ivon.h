@@ -90,10 +90,7 @@ INLINE void step_block(int approximation, int past_cache, const Block *b, Words 
         Vec direction = g[k] * c.debias + c.decay * (m - load(b->prior_mean, k));
         direction = clamp(direction / at_least(h[k] + c.decay, c.lowest), -c.clip_radius, c.clip_radius);
         m = clamp(m - c.lr * direction, -c.largest_mean, c.largest_mean);
-        if (past_cache)
-            stream(b->param, k, m);
-        else
-            store(b->param, k, m);
+        put(b->param, k, m, past_cache);
     }
 }
 

@@ -33,15 +33,15 @@ typedef struct {
 typedef struct {
     int64_t size;
     float *param;
-    const float *mean;
-    float *kept;   /* receives the mean, or NULL */
+    const float *mean;   /* the parameter itself, or a copy */
+    float *kept;         /* receives the mean where it is the parameter itself, or NULL */
     const float *hess;
     Key key;
     const Scale *scale;
 } Draw;
 
 /* The divider works on sigma while the other units hash: apart, a sample takes 1.1 times as long. */
-INLINE void draw_block(float *param, const float *mean, const float *hess, Words counter, Scale s)
+INLINE void draw_block(float *param, const float *mean, const float *hess, int past_cache, Words counter, Scale s)
 {
     Vec noise[TOGETHER], std[TOGETHER];
     Hashed hashed;
@@ -50,7 +50,7 @@ INLINE void draw_block(float *param, const float *mean, const float *hess, Words
         std[k] = s.scale / root(at_least(load(hess, k) + s.decay, s.lowest));
     }
     box_muller(noise, &hashed);
-    EACH(k, TOGETHER) store(param, k, load(mean, k) + std[k] * noise[k]);
+    EACH(k, TOGETHER) put(param, k, load(mean, k) + std[k] * noise[k], past_cache);
 }
 
 INLINE void copy_block(float *to, const float *from, int past_cache)
@@ -64,10 +64,13 @@ INLINE void copy_block(float *to, const float *from, int past_cache)
 static int sample_span(const Draw *t, Scale s, int64_t start, int64_t stop, int past_cache)
 {
     const uint64_t key = key_of(t->key);
+    if (past_cache && t->param != t->mean && (uintptr_t)t->param % sizeof(Vec) == 0)
+        for (; start + BLOCK <= stop; start += BLOCK)
+            draw_block(t->param + start, t->mean + start, t->hess + start, 1, counter_at(key, start), s);
     for (; start + BLOCK <= stop; start += BLOCK) {
         if (t->kept)
             copy_block(t->kept + start, t->mean + start, past_cache);
-        draw_block(t->param + start, t->mean + start, t->hess + start, counter_at(key, start), s);
+        draw_block(t->param + start, t->mean + start, t->hess + start, 0, counter_at(key, start), s);
     }
     if (start < stop) {
         float mean[BLOCK] = {0}, hess[BLOCK] = {0};
@@ -76,7 +79,7 @@ static int sample_span(const Draw *t, Scale s, int64_t start, int64_t stop, int 
         memcpy(hess, t->hess + start, bytes);
         if (t->kept)
             memcpy(t->kept + start, mean, bytes);
-        draw_block(mean, mean, hess, counter_at(key, start), s);
+        draw_block(mean, mean, hess, 0, counter_at(key, start), s);
         memcpy(t->param + start, mean, bytes);
     }
     return 1;
@@ -136,30 +139,37 @@ typedef int (*Span)(const void *task, int64_t start, int64_t stop, int past_cach
 /* Every task begins with its size. The chunks of all tensors form one list, so that many small tensors and a few large
  * ones are shared out alike. Each thread takes long runs of neighbours first: where threads take turns at short ones,
  * each core fetches ahead what the other is about to write, and a step takes 1.2 times as long.
+ *
+ * `next`: a sample to draw of each chunk when its task is done, while it is in the cache. It has a row for every task; a
+ * task of size 0 is left out, its sample is not.
  * Returns whether every chunk returned 1. */
-static int run(Span span, const char *tasks, int64_t count, size_t width, int threads)
+static int run(Span span, const char *tasks, size_t width, const Draw *next, int64_t count, int threads)
 {
+    const char *sizes = next ? (const char *)next : tasks;
+    const size_t stride = next ? sizeof *next : width;
     int64_t chunks = 0, elements = 0;
     for (int64_t k = 0; k < count; k++) {
-        int64_t size = *(const int64_t *)(tasks + k * width);
+        int64_t size = *(const int64_t *)(sizes + k * stride);
         chunks += (size + CHUNK - 1) / CHUNK;
         elements += size;
     }
     int good = 1, past_cache = elements >= STREAM_FROM;
     #pragma omp parallel num_threads(threads) if (elements >= PARALLEL_FROM) reduction(& : good)
     {
-        const char *task = tasks;
-        int64_t first = 0;
+        int64_t k = 0, first = 0;
         #pragma omp for schedule(monotonic : guided)
         for (int64_t chunk = 0; chunk < chunks; chunk++) {
-            int64_t size = *(const int64_t *)task;
-            while ((chunk - first) * CHUNK >= size) {
+            int64_t size;
+            while (size = *(const int64_t *)(sizes + k * stride), (chunk - first) * CHUNK >= size) {
                 first += (size + CHUNK - 1) / CHUNK;
-                task += width;
-                size = *(const int64_t *)task;
+                k++;
             }
-            int64_t start = (chunk - first) * CHUNK;
-            good &= span(task, start, start + CHUNK < size ? start + CHUNK : size, past_cache);
+            int64_t start = (chunk - first) * CHUNK, stop = start + CHUNK < size ? start + CHUNK : size;
+            const char *task = tasks + k * width;
+            if (*(const int64_t *)task)
+                good &= span(task, start, stop, past_cache);
+            if (next)
+                draw_span(next + k, start, stop, past_cache);
         }
         end_stream();
     }
@@ -167,13 +177,13 @@ static int run(Span span, const char *tasks, int64_t count, size_t width, int th
 }
 
 /* `done` is turned over after the last write, if all went well: a caller that was interrupted between a call and the
- * next line knows whether the call was made. */
-#define KERNEL(name, Task)                                                                                \
-    EXPORT void varlearn_##name(const Task *tasks, int64_t count, int threads, int *done)                 \
-    {                                                                                                     \
-        int good = run(name##_span, (const char *)tasks, count, sizeof *tasks, threads);                  \
-        if (done)                                                                                         \
-            *done ^= good;                                                                                \
+ * next line knows whether the call was made. A step that draws the next sample leaves a sample where it found one. */
+#define KERNEL(name, Task)                                                                                  \
+    EXPORT void varlearn_##name(const Task *tasks, const Draw *next, int64_t count, int threads, int *done) \
+    {                                                                                                       \
+        int good = run(name##_span, (const char *)tasks, sizeof *tasks, next, count, threads);              \
+        if (done)                                                                                           \
+            *done ^= good;                                                                                  \
     }
 
 KERNEL(draw, Draw)

@@ -71,7 +71,7 @@ def _attempt() -> ctypes.CDLL | compilation.BuildError:
     for name in ("draw", "restore", "check", "ivon_step", "ivon_fold", "vadamw_step"):
         kernel = getattr(kernels, f"varlearn_{name}")
         kernel.restype = None
-        kernel.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+        kernel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
     return kernels if _agrees(kernels) else compilation.BuildError("the compiled code is wrong on a small example")
 
 

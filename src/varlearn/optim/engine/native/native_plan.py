@@ -19,13 +19,14 @@ from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import scalars
+from varlearn.optim.engine.native.readable_rows import ReadableRows
 from varlearn.optim.engine.native.rule_kernels import RULES, is_readable
 from varlearn.optim.engine.plan import Fold, Member, Noises, Row, StepSettings
 from varlearn.optim.engine.tensor_operations import changed
 from varlearn.optim.engine.tensor_places import TensorPlaces
 
-_FLOAT32, _STRIDED = torch.float32, torch.strided
-_DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS = 8, 11, 8  # of `Draw` in kernel.c, and of a step and a fold of a rule
+_FLOAT32 = torch.float32
+_DRAW_WORDS, _STEP_WORDS, _FOLD_WORDS, _SCALE_FLOATS = 8, 11, 8, 3  # of `Draw`, a rule's step and fold, `Scale`
 _LINE = 16  # floats in a cache line: copies of the mean begin on one
 
 
@@ -60,24 +61,30 @@ class NativePlan:
     def __init__(
         self, members: Sequence[Member], rule: Rule, kernels: ctypes.CDLL, before: NativePlan | None = None
     ) -> None:
-        self.members, self.converted = list(members), 0
+        self.members = list(members)
         self.is_in = ctypes.c_int()
         self._rule, self._kernels, self._its = rule, kernels, RULES[rule.name]
         self._params = [member.param for member in members]
         self._places = TensorPlaces(self.members, rule)
         self._sizes = [param.numel() for param in self._params]
         self._shapes = [param.shape for param in self._params]
-        self._known_strides = [{param.stride()} for param in self._params]  # of gradients in the same memory order
+        self._readable = ReadableRows(self._params)
         self._noises: Noises = {}
-        self._read: tuple[Sequence[Row], list[tuple[Tensor, Tensor | None]]] | None = None
         self._copies, self._copy_places = self._room(None if before is None else before._copies)
         first = self._copies.data_ptr()
         self._kept = [0 if place is None else first + 4 * place for place in self._copy_places]  # addresses
         self._keys = {id(each.group): ctypes.c_uint64() for each in members}
-        self._scales = (scalars.Scale * len(self.members))()
-        self._drawn: list[tuple[float, ...] | None] = [None] * len(self.members)  # what each scale was made of
-        self._draw_words = self._draw_table()
+        self._next_keys = {id(each.group): ctypes.c_uint64() for each in members}
+        self._scales = (ctypes.c_float * (_SCALE_FLOATS * len(self.members)))()
+        self._drawn: list[tuple[float, ...]] = []  # what the scales were made of
+        self._draw_words = self._draw_table(self._keys)
         self._step_words = self._step_table()
+        self._next_words = self._next_table()
+
+    @property
+    def converted(self) -> int:
+        """How many gradients of the last step were copied first, into another memory order."""
+        return self._readable.converted
 
     def _room(self, before: Tensor | None) -> tuple[Tensor, list[int | None]]:
         """One block of memory for all copies of the mean (the old one, if it has the right size), and where they begin.
@@ -95,10 +102,10 @@ class NativePlan:
         with torch.inference_mode(False):
             return torch.empty(end, dtype=_FLOAT32), places
 
-    def _draw_table(self) -> array[int]:
+    def _draw_table(self, keys: dict[int, ctypes.c_uint64]) -> array[int]:
         words: list[int] = []
         for k, (param, state, group, index) in enumerate(self.members):
-            scale, key = ctypes.addressof(self._scales[k]), ctypes.addressof(self._keys[id(group)])
+            scale, key = ctypes.addressof(self._scales) + 4 * _SCALE_FLOATS * k, ctypes.addressof(keys[id(group)])
             at, hess = param.data_ptr(), state[self._rule.curvature].data_ptr()
             words += (self._sizes[k], at, at, self._kept[k], hess, index, key, scale)
         return array("Q", words)
@@ -113,6 +120,13 @@ class NativePlan:
             words += (0, at, at, *tensors, 0, 0, 0 if prior is None else prior.data_ptr(), index, key, 0)
         return array("Q", words)
 
+    def _next_table(self) -> array[int]:
+        """Draws that find the mean in its copy, where a step has written it."""
+        words = self._draw_table(self._next_keys)
+        for k, kept in enumerate(self._kept):
+            words[_DRAW_WORDS * k + 2], words[_DRAW_WORDS * k + 3] = kept, 0
+        return words
+
     # Whether anything has changed
 
     def holds(self) -> bool:
@@ -123,20 +137,23 @@ class NativePlan:
 
     def draw(self, noises: Noises) -> None:
         """Keep the means and perturb the parameters, in one call."""
-        self._noises = noises
-        for group, key in self._keys.items():
-            key.value = noises[group].key
-        self._set_scales(noises)
+        self._prepare(noises, self._keys)
         self._run("varlearn_draw", self._draw_words, _DRAW_WORDS, self.is_in)
         changed(self._params)
 
+    def _prepare(self, noises: Noises, keys: dict[int, ctypes.c_uint64]) -> None:
+        self._noises = noises
+        for group, key in keys.items():
+            key.value = noises[group].key
+        self._set_scales(noises)
+
     def _set_scales(self, noises: Noises) -> None:
-        """Write the scale of sigma of each parameter, where it is not that of the last draw."""
-        for k, (param, _, group, _) in enumerate(self.members):
-            noise = noises[id(param) if id(param) in noises else id(group)]
-            if self._drawn[k] != noise[1:]:
-                self._scales[k] = scalars.of_draw(noise)
-                self._drawn[k] = noise[1:]
+        """Write the scale of sigma of each parameter, unless all are those of the last draw."""
+        own = [noises[id(param) if id(param) in noises else id(group)] for param, _, group, _ in self.members]
+        drawn = [noise[1:] for noise in own]
+        if drawn != self._drawn:
+            self._scales[:] = [number for noise in own for number in scalars.of_draw(noise)]
+            self._drawn = drawn
 
     def restore(self) -> None:
         """Put the means back, in one call."""
@@ -165,7 +182,7 @@ class NativePlan:
     def all_finite(self, rows: Sequence[Row]) -> bool:
         """Whether no gradient and no hhat is NaN or infinite."""
         words: list[int] = []
-        for (k, _, _), (grad, hhat) in zip(rows, self._readable(rows), strict=True):
+        for (k, _, _), (grad, hhat) in zip(rows, self._readable.of(rows), strict=True):
             words += (self._sizes[k], grad.data_ptr())
             if hhat is not None:
                 words += (self._sizes[k], hhat.data_ptr())
@@ -173,16 +190,23 @@ class NativePlan:
         self._run("varlearn_check", array("Q", words), 2, finite)
         return bool(finite.value)
 
-    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings]) -> None:
-        """Update the parameters, in one call. While a sample is in the weights, the means are read from the copies."""
+    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], then: Noises | None = None) -> None:
+        """Update the parameters, in one call. While a sample is in the weights, the means are read from the copies.
+
+        If another sample follows (`then`), the new means go into the copies and the sample into the weights, in the
+        same pass over memory.
+        """
         if None in self._copy_places:
             self.restore()
         from_copies = bool(self.is_in.value)
-        if from_copies and len(rows) < len(self.members):
+        to_copies = from_copies and then is not None
+        if from_copies and not to_copies and len(rows) < len(self.members):
             self._restore_others({k for k, _, _ in rows})
         words = self._step_words[:]
         structures: dict[int, ctypes.Structure] = {}  # alive until the kernel has read them
-        for (k, _, _), (grad, hhat), its in zip(rows, self._readable(rows), settings, strict=True):
+        readable = self._readable.of(rows)
+        self._readable.forget()
+        for (k, _, _), (grad, hhat), its in zip(rows, readable, settings, strict=True):
             kind = id(its) if hhat is None else -id(its)
             if kind not in structures:
                 structures[kind] = self._its.step_scalars(its, hhat is not None)
@@ -191,13 +215,21 @@ class NativePlan:
             words[row] = self._sizes[k]
             if from_copies:
                 words[row + 2] = self._kept[k]
+            if to_copies:
+                words[row + 1] = self._kept[k]
             words[row + 5] = grad.data_ptr()
             if hhat is not None:
                 words[row + 6] = hhat.data_ptr()
             words[row + 10] = ctypes.addressof(structures[kind])
+        if to_copies and then is not None:
+            self._prepare(then, self._next_keys)
+            self._run(self._its.step, words, _STEP_WORDS, None, self._next_words)
+            changed(self._params)
+            return
         self._run(self._its.step, words, _STEP_WORDS, self.is_in if from_copies else None)
         changed([self._params[k] for k, _, _ in rows])
-        self._read = None
+        if then is not None:
+            self.draw(then)
 
     def _restore_others(self, stepped: set[int]) -> None:
         """Put back the means of the parameters that a step leaves out."""
@@ -206,35 +238,6 @@ class NativePlan:
             words[_DRAW_WORDS * k] = 0
         self._run("varlearn_restore", words, _DRAW_WORDS, None)
         changed(self._params)
-
-    def _readable(self, rows: Sequence[Row]) -> list[tuple[Tensor, Tensor | None]]:
-        """Gradient and hhat of each row as the kernels read them; copies where they lie in memory in another way."""
-        if self._read is not None and self._read[0] is rows:
-            return self._read[1]
-        self.converted = 0
-        found: list[tuple[Tensor, Tensor | None]] = []
-        known = self._known_strides
-        for k, grad, hhat in rows:
-            if (
-                type(grad) is not Tensor
-                or grad.dtype is not _FLOAT32
-                or not grad.is_cpu
-                or grad.layout is not _STRIDED
-                or grad.stride() not in known[k]
-                or grad.is_neg()
-                or not grad.data_ptr()
-            ):
-                grad = self._in_order(k, grad)
-            found.append((grad, hhat if hhat is None else self._in_order(k, hhat)))
-        self._read = rows, found
-        return found
-
-    def _in_order(self, k: int, tensor: Tensor) -> Tensor:
-        if is_readable(tensor) and same_order(self._params[k], tensor):
-            self._known_strides[k].add(tensor.stride())
-            return tensor
-        self.converted += 1
-        return torch.empty_like(self._params[k], requires_grad=False).copy_(tensor)
 
     def fold(self, folds: Sequence[tuple[int, Fold]]) -> None:
         """Average gradients and hhat with those of earlier samples."""
@@ -259,8 +262,14 @@ class NativePlan:
         if others:
             loop.plan(self.members, self._rule).fold(others)
 
-    def _run(self, kernel: str, words: array[int], width: int, done: ctypes.c_int | None) -> None:
-        """Call a kernel with a table, the number of threads that PyTorch uses, and where to say that it is done."""
+    def _run(
+        self, kernel: str, words: array[int], width: int, done: ctypes.c_int | None, then: array[int] | None = None
+    ) -> None:
+        """Call a kernel with a table, the number of threads that PyTorch uses, and where to say that it is done.
+
+        `then`: a table of draws, one for each row, that follow in the same pass.
+        """
         address, count = words.buffer_info()
+        next_address = None if then is None else then.buffer_info()[0]
         answer = None if done is None else ctypes.addressof(done)
-        getattr(self._kernels, kernel)(address, count // width, torch.get_num_threads(), answer)
+        getattr(self._kernels, kernel)(address, next_address, count // width, torch.get_num_threads(), answer)

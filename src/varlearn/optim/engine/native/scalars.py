@@ -19,12 +19,6 @@ _APPROXIMATIONS: dict[str | None, int] = {"reparam": 0, "squared_gradient": 1}
 _GIVEN = 2
 
 
-class Scale(ctypes.Structure):
-    """`Scale` of kernel.c: what sigma is made of."""
-
-    _fields_ = [(name, ctypes.c_float) for name in ("scale", "decay", "lowest")]
-
-
 class IvonHyper(ctypes.Structure):
     """`IvonHyper` of ivon.h: the scalars of a step."""
 
@@ -49,15 +43,14 @@ class IvonHyper(ctypes.Structure):
     ]
 
 
-def of_draw(noise: Noise) -> Scale:
-    """The scale of sigma at a draw.
+def of_draw(noise: Noise) -> tuple[float, float, float]:
+    """The scale of sigma at a draw, as `Scale` of kernel.c: factor, delta and the smallest h + delta.
 
-    >>> scale = of_draw(Noise(key=0, ess=4.0, weight_decay=0.5, sign=-1.0))
-    >>> scale.scale, scale.decay
+    >>> of_draw(Noise(key=0, ess=4.0, weight_decay=0.5, sign=-1.0))[:2]
     (-0.5, 0.5)
     """
     decay = noise.weight_decay
-    return Scale(noise.sign / math.sqrt(noise.ess), decay, update.lowest_precision(decay, _FLOAT32))
+    return noise.sign / math.sqrt(noise.ess), decay, update.lowest_precision(decay, _FLOAT32)
 
 
 def of_ivon_step(settings: StepSettings, is_given: bool) -> IvonHyper:

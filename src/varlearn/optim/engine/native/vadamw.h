@@ -37,13 +37,7 @@ INLINE void vadamw_block(float *param, const float *mean, float *exp_avg, float 
         store(exp_avg_sq, k, v[k]);
     }
     EACH(k, TOGETHER) v[k] = root(v[k]) * c.debias + c.eps;
-    EACH(k, TOGETHER) {
-        Vec moved = c.keep * load(mean, k) - c.step_size * (m[k] / v[k]);
-        if (past_cache)
-            stream(param, k, moved);
-        else
-            store(param, k, moved);
-    }
+    EACH(k, TOGETHER) put(param, k, c.keep * load(mean, k) - c.step_size * (m[k] / v[k]), past_cache);
 }
 
 static int vadamw_step_span(const void *task, int64_t start, int64_t stop, int past_cache)

@@ -46,6 +46,14 @@ INLINE void stream(float *to, int k, Vec x)
 #endif
 }
 
+INLINE void put(float *to, int k, Vec x, int past_cache)
+{
+    if (past_cache)
+        stream(to, k, x);
+    else
+        store(to, k, x);
+}
+
 /* Before other threads read what was streamed. */
 INLINE void end_stream(void)
 {
