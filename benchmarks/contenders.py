@@ -63,6 +63,21 @@ def closure(optimizer: Any, compute: Compute) -> None:
     optimizer.step(compute)
 
 
+def staying(optimizer: Any, compute: Compute) -> None:
+    """The same through `train(stay=True)`: the step draws the next sample in its own pass."""
+    if not optimizer.is_sampled:
+        optimizer.train(stay=True)
+    compute()
+    optimizer.step()
+
+
+def staying_closure(optimizer: Any, compute: Compute) -> None:
+    """The same with a closure."""
+    if not optimizer.is_sampled:
+        optimizer.train(stay=True)
+    optimizer.step(compute)
+
+
 def _adamw(**options: Any) -> Callable[[Sequence[Parameter]], Any]:
     return lambda params: torch.optim.AdamW(params, **_ADAMW, **options)
 
@@ -91,8 +106,10 @@ ALL = (
     Contender("varlearn fused, lean", _varlearn(fused=True, memory="lean"), block, 3.1),
     Contender("varlearn fused, modes", _varlearn(fused=True), modes, 4.1),
     Contender("varlearn fused, closure", _varlearn(fused=True), closure, 4.1),
+    Contender("varlearn fused, staying", _varlearn(fused=True), staying, 4.1),
+    Contender("varlearn fused, staying closure", _varlearn(fused=True), staying_closure, 4.1),
     Contender("VAdamW", _vadamw, block, 4.1),
-    Contender("VAdamW, modes", _vadamw, modes, 4.1),
+    Contender("VAdamW, staying", _vadamw, staying, 4.1),
 )
 
 
