@@ -207,7 +207,7 @@ def turned(shape: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
 )
 def test_a_gradient_in_the_same_memory_order_is_read_where_it_is(param: Tensor, grad: Tensor) -> None:
     plan = native_plan([member(param)])
-    ((read, _),) = plan._readable([(0, grad, None)])
+    ((read, _),) = plan._readable.of([(0, grad, None)])
     assert read is grad
     assert plan.converted == 0
 
