@@ -88,7 +88,11 @@ def staying(trial: Trial) -> None:
         trial.closure()
         trial.opt.step()
     finally:
-        trial.opt.eval()
+        try:
+            trial.opt.eval()
+        except KeyboardInterrupt:  # before it began: only the user can call it again
+            trial.opt.eval()
+            raise
 
 
 ACTIONS: dict[str, Callable[[Trial], None]] = {
