@@ -97,7 +97,7 @@ class Stepper:
             if guarded is None:
                 plan.step(rows, its, None if following is None else following.noises)
             else:
-                guarded.step(rows, its, Guard(scale, overflow))
+                guarded.step(rows, its, guard=Guard(scale, overflow))
         if looks_at_h:
             self.count_dropped(0 if guarded is None else guarded.settle())
             self.saturation.recover([plan.members[k] for plan, rows in work for k, _, _ in rows])

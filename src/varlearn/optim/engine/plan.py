@@ -168,7 +168,13 @@ class Plan(Protocol):
 class GuardedPlan(Plan, Protocol):
     """A plan on an accelerator that can drop a step by itself, so that the host need not wait for the look for NaN."""
 
-    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], guard: Guard | None = None) -> None:
+    def step(
+        self,
+        rows: Sequence[Row],
+        settings: Sequence[StepSettings],
+        then: Noises | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         """As `Plan.step`. With a guard, the step is dropped on the device if a number is NaN or infinite."""
         ...
 

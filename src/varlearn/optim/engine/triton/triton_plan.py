@@ -119,7 +119,7 @@ class TritonPlan:
         for param, _, group, _ in self.members:
             noise = noises[id(param) if id(param) in noises else id(group)]
             if noise[1:] not in known:
-                known[noise[1:]] = floats_of(scalars.of_draw(noise))
+                known[noise[1:]] = list(scalars.of_draw(noise))
             scales += known[noise[1:]]
         self._scales.write(scales)
         self.is_in = True
@@ -187,7 +187,13 @@ class TritonPlan:
             words[row + at.ALIGNED] = at.are_aligned(words[row : row + at.WORDS])
         return words
 
-    def step(self, rows: Sequence[Row], settings: Sequence[StepSettings], guard: Guard | None = None) -> None:
+    def step(
+        self,
+        rows: Sequence[Row],
+        settings: Sequence[StepSettings],
+        then: Noises | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         """Update the parameters, in one launch for each kind. Means are read from the copies while a sample is in.
 
         With a guard the device looks for NaN, drops the step if it finds one, and counts it (`settle`).
@@ -230,6 +236,8 @@ class TritonPlan:
         self.restore()  # parameters without a gradient, and all of them if the step was dropped
         self.converted = self._reader.converted
         self._reader.forget()
+        if then is not None:
+            self.draw(then)
 
     def _prepare(self, debiases: Sequence[float], guard: Guard) -> None:
         self._debiases.write(debiases)
