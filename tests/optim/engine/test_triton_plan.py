@@ -239,7 +239,7 @@ def guarded_run(bad: list[bool], scale: float, overflow: list[bool]) -> tuple[An
             members[k].state["step"] += 1
             debias = 1.0 - 0.9 ** members[k].state["step"]  # as the host believes
             settings.append(StepSettings(hyper(ess=30.0, debias=debias), "reparam", NOISE))
-        plan.step(rows, settings, Guard(torch.tensor([scale]), torch.tensor([float(is_over)])))
+        plan.step(rows, settings, guard=Guard(torch.tensor([scale]), torch.tensor([float(is_over)])))
         taken += not (is_bad or is_over)
     return plan, [tensor for each in members for tensor in (each.param, each.state["momentum"], each.state["hess"])]
 
