@@ -37,8 +37,8 @@ def nothing() -> None:
 def measure(quick: bool) -> list[Figure]:
     """Every contender on few large tensors and on many small ones."""
     if quick:
-        quick = (GPT_SMALL, RESNET20, RESNET20_REAL)
-        return [figure for work in quick for figure in _figures(work, _timings(work, QUICK), work.name)]
+        small = (GPT_SMALL, RESNET20, RESNET20_REAL)
+        return [figure for work in small for figure in _figures(work, _timings(work, QUICK), work.name)]
     figures: list[Figure] = []
     for work, keeps_memory in ((GPT_37M, False), (GPT_37M, True), (RESNET20, False), (RESNET20_REAL, False)):
         parts = [measured("step", work.name, keeps_memory=keeps_memory) for _ in range(_PROCESSES)]
