@@ -59,6 +59,7 @@ SICK = [
     ("summed_loss", NO_BATCH_TEST, {"loss_first": 115.0, "loss_last": 2.5}),
     ("diverged", HEALTHY, {"loss_last": 17_900.0}),
     ("diverged", HEALTHY, {"loss_first": 9_000.0, "loss_last": 400.0}),
+    ("diverged", HEALTHY, {"nll_mean": 11.0, "nll_averaged": 10.0, "nll_one_sample": None}),
     ("diverged", REGRESSION, {"loss_first": -1.0, "loss_last": 0.5}),
     ("hess_runaway", HEALTHY, {"hess_mean": 475_205.0}),
     ("hess_not_learned", HEALTHY, {"hess_moved": 0.01}),
@@ -96,6 +97,7 @@ HARMLESS = [
     {"noise_ratio": 30.0, "nll_mean": None, "params": 2, "ess": 100.0},  # weights near 0
     {"noise_ratio": 0.02, "hess_moved": 0.0},  # as in finetuning
     {"samples": 8, "nll_one_sample": None},
+    {"samples": 8},
     {"nll_test": 0.5, "nll_split_error": 0.2},
 ]
 
@@ -139,8 +141,30 @@ def test_an_unknown_fact_is_not_judged(name: str) -> None:
 
 
 def test_errors_come_before_warnings() -> None:
-    found = findings(replace(HEALTHY, ess=1e9, samples=1, loss_last=50.0))
+    found = findings(replace(HEALTHY, ess=1e9, input_shift=3.0, loss_growth_with_batch=2.0))
     assert [finding.severity for finding in found] == ["error", "warning", "note"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "change", "consequences"),
+    [
+        ("ess_far_from_n", {"ess": 1.0}, {"loss_last": 50.0, "nll_averaged": 3.0, "samples": 2}),
+        ("ess_far_from_n", {"ess": 1e9}, {"hess_mean": 1e3, "disagreement": 0.0}),
+        ("summed_loss", {"loss_growth_with_batch": 2.0}, {"loss_last": 50.0, "hess_mean": 1e3, "disagreement": 0.0}),
+        ("diverged", {"loss_last": 50.0}, {"nll_averaged": 3.0, "samples": 1}),
+        ("not_finite", {"nonfinite_weights": 1}, {"ess": 1.0, "samples": 1, "input_shift": 9.0}),
+    ],
+)
+def test_consequences_of_a_cause_are_left_out(
+    cause: str, change: dict[str, object], consequences: dict[str, object]
+) -> None:
+    assert codes(replace(HEALTHY, **change, **consequences)) == [cause]
+
+
+def test_a_note_that_explains_something_worse_is_a_warning() -> None:
+    (note,) = findings(replace(HEALTHY, ess=1e9))
+    (warning,) = findings(replace(HEALTHY, ess=1e9, disagreement=0.0))
+    assert (note.severity, warning.severity) == ("note", "warning")
 
 
 def test_advice_imports_no_torch() -> None:

@@ -80,14 +80,14 @@ def too_few_samples(facts: RunFacts) -> Iterator[Finding]:
     samples, one, averaged = facts.samples, facts.nll_one_sample, facts.nll_averaged
     if samples is None:
         return
-    if one is not None and averaged is not None and samples > 1:
+    if samples < limit.FEW_SAMPLES:
+        what = f"Predictions are averaged over {samples} sample(s)."
+    elif one is not None and averaged is not None:
         # The NLL of an average of S samples exceeds that of many by about c / S; single samples give c.
         excess = (one - averaged) / (samples - 1)
-        if excess <= limit.SAMPLE_EXCESS:
+        if not excess > limit.SAMPLE_EXCESS:
             return
         what = f"An average over {samples} samples loses about {excess:.2g} nats per example to the average over many."
-    elif samples < limit.FEW_SAMPLES:
-        what = f"Predictions are averaged over {samples} sample(s)."
     else:
         return
     yield Finding(

@@ -1,7 +1,7 @@
 """Where healthy runs end and sick ones begin.
 
-Set on the runs of `experiments/advice`, which are not the runs that the tests judge. Each number lies between the
-largest value of the healthy runs and the smallest of the sick ones, nearer to the sick ones: a false alarm costs trust.
+Set on the runs of `experiments/advice`, which are not the runs that the tests judge: each number lies between the values
+of the healthy runs and of the sick ones.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ SKIPPED_SHARE = 0.02  # of the steps; a gradient scaler drops a few at its start
 SKIPPED_STEPS = 10
 LOSS_RISE = 1.1  # last loss over the first one
 WORSE_THAN_CHANCE = 1.5  # last loss over log(classes)
+NLL_WORSE_THAN_CHANCE = 3.0  # NLL at the mean over log(classes)
 SUM_PER_EXAMPLE = (0.3, 3.0)  # first loss over batch_size * log(classes): a sum lies within
 SUM_GROWTH = 1.5  # loss of a batch over that of its halves: 1 for a mean, 2 for a sum
 SMALL_BATCH = 8  # a batch below this cannot tell a sum from a mean

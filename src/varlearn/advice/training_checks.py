@@ -39,6 +39,8 @@ def summed_loss(facts: RunFacts) -> Iterator[Finding]:
         what = f"The loss of a batch is {growth:.2g} times the mean loss of its two halves."
     elif first is None or size is None or classes is None or classes < 2 or size < limit.SMALL_BATCH:
         return
+    elif facts.ess is not None and facts.n is not None and facts.ess < limit.ESS_BELOW * facts.n:
+        return  # the first loss is large because sigma is
     else:
         share = first / (size * math.log(classes))
         if not limit.SUM_PER_EXAMPLE[0] <= share <= limit.SUM_PER_EXAMPLE[1]:
@@ -58,13 +60,15 @@ def summed_loss(facts: RunFacts) -> Iterator[Finding]:
 def diverged(facts: RunFacts) -> Iterator[Finding]:
     """A loss that is larger at the end than at the start, or than guessing."""
     first, last, classes = facts.loss_first, facts.loss_last, facts.classes
-    if last is None or not math.isfinite(last) or any(summed_loss(facts)):
+    if last is None or not math.isfinite(last):
         return
     chance = math.log(classes) if classes is not None and classes >= 2 else None
     if first is not None and last > first + (limit.LOSS_RISE - 1.0) * max(abs(first), 1.0):
         what = f"The loss rose from {first:.4g} to {last:.4g}."
     elif chance is not None and last > limit.WORSE_THAN_CHANCE * chance:
         what = f"The loss is {last:.4g}; guessing among {classes} classes gives {chance:.3g}."
+    elif chance is not None and facts.nll_mean is not None and facts.nll_mean > limit.NLL_WORSE_THAN_CHANCE * chance:
+        what = f"NLL at the mean is {facts.nll_mean:.4g}; guessing among {classes} classes gives {chance:.3g}."
     else:
         return
     rate = f" (it was {facts.lr_peak:g})" if facts.lr_peak is not None else ""
@@ -82,7 +86,7 @@ def hess_runaway(facts: RunFacts) -> Iterator[Finding]:
     if facts.hess_mean is None or facts.hess_init is None:
         return
     start = facts.hess_init + (facts.weight_decay or 0.0)
-    if not facts.hess_mean > limit.HESS_RUNAWAY * start or any(summed_loss(facts)):
+    if not facts.hess_mean > limit.HESS_RUNAWAY * start:
         return
     factor = facts.hess_mean / start
     yield Finding(
@@ -149,6 +153,6 @@ def ess_far_from_n(facts: RunFacts) -> Iterator[Finding]:
             "ess_far_from_n",
             "note",
             f"ess={facts.ess:g} is {ratio:.2g} times the {facts.n:,} training examples.",
-            "The posterior is much narrower than the data justify. This is usual for finetuning only.",
+            "The posterior is much narrower than the data justify, and h grows. Only finetuning needs such values.",
             f"Use ess between {facts.n:g} and {10 * facts.n:g} to get uncertainty from the weights.",
         )
