@@ -195,14 +195,14 @@ def _class_facts(setup: Setup, model: nn.Module, posterior: Any, train: Split, h
 
 def _regression_facts(setup: Setup, model: nn.Module, posterior: Any, train: Split, held_out: Split) -> dict[str, Any]:
     loader = [(held_out.inputs, held_out.targets)]
-    residuals = varlearn.predict_regression(model, posterior, loader, setup.samples, progress=False)
+    residuals = varlearn.predict_regression(model, posterior, loader, setup.samples, noise_variance=0.0, progress=False)
     error = (residuals.mean.squeeze(1) - held_out.targets).square().mean().item()
-    noise = error if setup.noise == "estimated" else None
+    noise = error if setup.noise == "estimated" else 0.0
     found = varlearn.predict_regression(
         model, posterior, loader, setup.samples, setup.seed, noise_variance=noise, progress=False
     )
     facts = {"samples": setup.samples, "noise_variance": found.aleatoric.mean().item(), "squared_error": error}
-    if noise is not None:
+    if noise > 0.0:
         facts["disagreement"] = (found.variance / found.aleatoric).log().mean().item() / 2.0
     return facts
 

@@ -52,7 +52,9 @@ def main() -> None:
             codes = sorted(finding.code for finding in findings(facts))
             seen.append((facts, expected))
             runs.append({"run": name, "seed": seed, "expected": sorted(expected), "found": codes} | as_json(facts))
-            print(f"{name}, seed {seed}: {codes or 'nothing'}{'' if codes == sorted(expected) else '  (NOT AS EXPECTED)'}")
+            print(
+                f"{name}, seed {seed}: {codes or 'nothing'}{'' if codes == sorted(expected) else '  (NOT AS EXPECTED)'}"
+            )
     ranges = {name: _ranges(name.partition(":")[0], value, seen) for name, value in QUANTITIES.items()}
     RESULTS.write_text(json.dumps({"quantities": ranges, "runs": runs}, indent=1) + "\n")
     for name, row in ranges.items():

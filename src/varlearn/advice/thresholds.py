@@ -1,7 +1,7 @@
 """Where healthy runs end and sick ones begin.
 
-Set on the runs of `experiments/advice`, which are not the runs that the tests judge: each number lies between the values
-of the healthy runs and of the sick ones.
+Set on the runs of `experiments/advice`, which are not the runs that the tests judge. Each number lies between the
+values of the healthy runs and of the sick ones.
 """
 
 from __future__ import annotations
