@@ -38,7 +38,7 @@ test: $(READY) ## Run the tests and the doctests, all but the slow ones
 test-slow: $(READY) ## Run the tests marked slow or bench, one at a time
 	@$(PYTEST) -m "slow or bench" $(ARGS)
 
-demo: $(READY) ## Train AdamW, SGD and IVON on small digits, compare what they say, write a page
+demo: $(READY) ## Train AdamW, SGD and VAdamW on small digits, compare what they say, write a page
 	@$(PY) -m varlearn demo $(ARGS)
 
 bench: $(READY) ## Run the benchmarks

@@ -6,10 +6,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from varlearn import IVON, presets
+from varlearn import VAdamW, calibrate
 from varlearn.integrations.accelerate import save_posterior_with_state
 from varlearn.integrations.wrapped import posterior_of
 from varlearn.metrics import nll
+from varlearn.optim import warmup_cosine
 from varlearn.prediction import predict
 
 EPOCHS, N, BATCH, ACCUMULATE = 6, 512, 16, 2
@@ -27,8 +28,8 @@ def main() -> None:
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=ACCUMULATE)
     model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 4))
     steps = EPOCHS * N // (BATCH * ACCUMULATE)
-    optimizer = IVON(model.parameters(), **presets.auto(n=N, steps=steps), max_grad_norm=1.0)
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    optimizer = VAdamW.for_model(model, n=N, batch_size=BATCH * ACCUMULATE, steps=steps, max_grad_norm=1.0)
+    scheduler = warmup_cosine(optimizer)
     model, optimizer, train, scheduler = accelerator.prepare(model, optimizer, loader(0), scheduler)
     save_posterior_with_state(accelerator, model, optimizer)
 
@@ -42,7 +43,7 @@ def main() -> None:
                 optimizer.zero_grad()
     accelerator.save_state("state")  # resumes bit for bit; has a posterior.safetensors
 
-    posterior = posterior_of(model, optimizer)
+    posterior = calibrate(model, posterior_of(model, optimizer), loader(2), samples=16)
     test = loader(1)
     mean, averaged = predict(model, posterior.at_mean(), test), predict(model, posterior, test, samples=16)
     losses = [nll(result.log_probs, result.targets) for result in (mean, averaged)]

@@ -34,7 +34,9 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2))
     net = DistributedDataParallel(model)
     loader = DataLoader(train, batch_size=32, sampler=(sampler := DistributedSampler(train)))
-    opt = varlearn.IVON(model.parameters(), **varlearn.presets.auto(n=len(train), steps=EPOCHS * len(loader)), seed=0)
+    batch_size = loader.batch_size * dist.get_world_size()
+    opt = varlearn.VAdamW.for_loader(model, loader, epochs=EPOCHS, batch_size=batch_size, seed=0)
+    schedule = varlearn.optim.warmup_cosine(opt)
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
         for x, y in loader:
@@ -42,6 +44,7 @@ def main() -> None:
                 opt.zero_grad()
                 cross_entropy(net(x), y).backward()
             opt.step()
+            schedule.step()
     share = DataLoader(test, batch_size=64, sampler=DistributedSampler(test, shuffle=False))
     posterior = DiagGaussian.from_optimizer(model, opt)
     predictions = gather_ranks(predict(model, posterior, share, samples=16), size=len(test))

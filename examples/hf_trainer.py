@@ -3,7 +3,7 @@
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-from varlearn import IVON
+from varlearn.integrations.trainer_optimizer import trainer_optimizer
 from varlearn.integrations.transformers import PosteriorTrainer, diagnostics_callback
 from varlearn.posterior import load
 
@@ -27,26 +27,25 @@ def main() -> None:
         "out",
         num_train_epochs=3,
         per_device_train_batch_size=32,
-        weight_decay=1e-4,  # delta: the Trainer's own value goes over IVON's
-        max_grad_norm=0.0,  # the Trainer's clipping would bias the Hessian; IVON(max_grad_norm=...) does not
         logging_steps=8,
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,
         use_cpu=True,
     )
-    settings = {"lr": 0.5, "ess": 2560.0, "hess_init": 0.1, "betas": (0.9, 0.95), "max_grad_norm": 1.0}
+    optimizer = trainer_optimizer(model, args, train, pretrained=False)  # this model starts from scratch
     trainer = AveragingTrainer(
         model,
         args,
         train_dataset=train,
-        eval_dataset=dataset(128, seed=1),
-        optimizer_cls_and_kwargs=(IVON, settings | {"weight_decay": 1e-4}),
+        eval_dataset=dataset(128, seed=1),  # held out: it calibrates the posterior
+        optimizers=(optimizer, None),
         posterior_samples=8,
     )
     trainer.add_callback(diagnostics_callback(trainer))
     trainer.train()
-    metrics = trainer.evaluate()
+    trainer.calibrate()
+    metrics = trainer.evaluate(dataset(128, seed=2))
     print(f"NLL at the mean {metrics['eval_at_mean_loss']:.3f}, averaged {metrics['eval_averaged_loss']:.3f}")
     trainer.save_model()
     print(load("out/posterior.safetensors", model))

@@ -1,4 +1,6 @@
-"""Lightning: IVON in `configure_optimizers`, one callback for samples, checkpoints and averaged validation."""
+"""Lightning: VAdamW in `configure_optimizers`, one callback for samples, checkpoints and averaged validation."""
+
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -6,9 +8,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from varlearn import IVON, presets
+from varlearn import VAdamW, calibrate
 from varlearn.integrations.lightning import ivon_callback
-from varlearn.posterior import DiagGaussian, save
+from varlearn.integrations.wrapped import posterior_of
+from varlearn.optim import warmup_cosine
+from varlearn.posterior import save
 
 EPOCHS, N, BATCH = 5, 256, 32
 
@@ -31,8 +35,10 @@ class Classifier(LightningModule):
         points, quadrants = batch
         self.log("val_loss", cross_entropy(self(points), quadrants))  # at the mean
 
-    def configure_optimizers(self) -> IVON:
-        return IVON(self.parameters(), **presets.auto(n=N, steps=EPOCHS * N // BATCH), max_grad_norm=1.0)
+    def configure_optimizers(self) -> Any:
+        steps = int(self.trainer.estimated_stepping_batches)
+        optimizer = VAdamW.for_model(self, n=N, batch_size=BATCH, steps=steps, max_grad_norm=1.0)
+        return [optimizer], [{"scheduler": warmup_cosine(optimizer), "interval": "step"}]
 
 
 def loader(seed: int) -> DataLoader[tuple[Tensor, ...]]:
@@ -49,7 +55,7 @@ def main() -> None:
     trainer.fit(module, loader(0), loader(1))
     scores = trainer.callback_metrics
     print(f"NLL at the mean {scores['at_mean_nll']:.3f}, averaged {scores['averaged_nll']:.3f}")
-    posterior = DiagGaussian.from_optimizer(module, trainer.optimizers[0])
+    posterior = calibrate(module, posterior_of(module, trainer.optimizers[0]), loader(1), samples=16)
     save(posterior, "posterior.safetensors")
 
 

@@ -5,9 +5,10 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForSequenceClassification
 
-from varlearn import IVON
+from varlearn import VAdamW
 from varlearn.integrations.peft import adapter_posterior, load_adapter_posterior, save_adapter_posterior
 from varlearn.metrics import nll
+from varlearn.optim import warmup_cosine
 from varlearn.prediction import predict
 
 
@@ -24,14 +25,15 @@ def main() -> None:
     tokens = torch.randint(1, 32, (128, 8), generator=torch.Generator().manual_seed(1))
     labels = (tokens.max(1).values > 28).long()
 
-    adapters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    opt = IVON(adapters, lr=0.5, ess=1280.0, hess_init=0.1, betas=(0.9, 0.95), weight_decay=1e-3)
+    opt = VAdamW.for_model(model, lr=1e-2, pretrained=True, n=128, batch_size=32, steps=40)  # the adapter alone
+    schedule = warmup_cosine(opt)
     for step in range(40):
         part = slice(32 * (step % 4), 32 * (step % 4) + 32)
         with opt.sampled_params(train=True):
             opt.zero_grad()
             cross_entropy(model(input_ids=tokens[part]).logits, labels[part]).backward()
         opt.step()
+        schedule.step()
 
     model.save_pretrained("adapter")
     save_adapter_posterior(adapter_posterior(model, opt), model, "adapter/posterior.safetensors")

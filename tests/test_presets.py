@@ -9,10 +9,10 @@ from torch import nn
 from varlearn import IVON, presets
 
 CALLS: list[Callable[[], presets.Preset]] = [
-    lambda: presets.auto(n=1_000, steps=1_200),
-    lambda: presets.auto(n=60_000, steps=10**6),
-    lambda: presets.auto(n=1, steps=1),
-    lambda: presets.auto(n=10_000, steps=600, like="adamw"),
+    lambda: presets.short_run(n=1_000, steps=1_200),
+    lambda: presets.short_run(n=60_000, steps=10**6),
+    lambda: presets.short_run(n=1, steps=1),
+    lambda: presets.short_run(n=10_000, steps=600, like="adamw"),
     lambda: presets.resnet(n=50_000),
     presets.imagenet,
     lambda: presets.pretrain_gpt2("773M"),
@@ -43,15 +43,15 @@ def test_the_papers_numbers() -> None:
 
 
 def test_auto_lets_h_move_in_short_runs_and_meets_the_paper_in_long_ones() -> None:
-    assert presets.auto(n=1_000, steps=1_000)["betas"][1] == pytest.approx(0.999)
-    assert presets.auto(n=1_000, steps=10**7)["betas"][1] == 1 - 1e-5
-    assert presets.auto(n=10, steps=10)["weight_decay"] == 1e-3
-    assert presets.auto(n=10**6, steps=10)["weight_decay"] == 2e-4
+    assert presets.short_run(n=1_000, steps=1_000)["betas"][1] == pytest.approx(0.999)
+    assert presets.short_run(n=1_000, steps=10**7)["betas"][1] == 1 - 1e-5
+    assert presets.short_run(n=10, steps=10)["weight_decay"] == 1e-3
+    assert presets.short_run(n=10**6, steps=10)["weight_decay"] == 2e-4
 
 
 def test_auto_like_adamw_moves_a_weight_as_far_as_adamw_and_bounds_the_first_noise() -> None:
     for n in (100, 8_000, 120_000):
-        settings = presets.auto(n=n, steps=1_000, like="adamw")
+        settings = presets.short_run(n=n, steps=1_000, like="adamw")
         assert settings["lr"] * settings["clip_radius"] == pytest.approx(3e-3)
         assert settings["ess"] == max(n, 8_000)
         assert (settings["ess"] * settings["hess_init"]) ** -0.5 < 0.036
@@ -60,9 +60,9 @@ def test_auto_like_adamw_moves_a_weight_as_far_as_adamw_and_bounds_the_first_noi
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "many"])
 def test_bad_numbers_are_refused(bad: object) -> None:
     with pytest.raises(ValueError, match="n=.* must be a positive integer; use the number of training examples"):
-        presets.auto(n=bad, steps=10)  # pyright: ignore[reportArgumentType]
+        presets.short_run(n=bad, steps=10)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="steps=.* must be a positive integer; use epochs"):
-        presets.auto(n=10, steps=bad)  # pyright: ignore[reportArgumentType]
+        presets.short_run(n=10, steps=bad)  # pyright: ignore[reportArgumentType]
 
 
 def test_an_unknown_size_is_refused() -> None:
@@ -72,7 +72,7 @@ def test_an_unknown_size_is_refused() -> None:
 
 def test_auto_wants_to_know_an_optimizer_that_it_knows() -> None:
     with pytest.raises(ValueError, match="like='adam' must be 'sgd' or 'adamw'"):
-        presets.auto(n=10, steps=10, like="adam")  # type: ignore[arg-type]
+        presets.short_run(n=10, steps=10, like="adam")  # type: ignore[arg-type]
 
 
 def test_noise_lifts_h_by_as_much_as_auto_says() -> None:
@@ -113,3 +113,8 @@ def test_long_finetuning_is_the_papers() -> None:
     assert presets.lora(n=1_000, steps=1_000) == presets.lora(n=1_000)
     with pytest.raises(ValueError, match="steps=0 must be a positive integer"):
         presets.lora(n=1_000, steps=0)
+
+
+def test_the_old_name_of_a_short_run_still_works_and_names_the_new_ones() -> None:
+    with pytest.warns(DeprecationWarning, match=r"use varlearn.VAdamW.for_loader.*or presets.short_run"):
+        assert presets.auto(n=1_000, steps=100) == presets.short_run(n=1_000, steps=100)

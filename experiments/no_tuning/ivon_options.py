@@ -1,4 +1,4 @@
-"""IVON with `presets.auto` and one option at a time; for validation data only."""
+"""IVON with `presets.short_run` and one option at a time; for validation data only."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def _capped(cap: float, approximation: str, grad: Tensor, hess: Tensor, *rest: A
 
 
 class Ivon:
-    """`presets.auto`, and the options of a job."""
+    """`presets.short_run`, and the options of a job."""
 
     has_posterior = True
 
     def __init__(self, model: nn.Module, task: Task, parts: Parts, job: dict[str, Any]) -> None:
         self.options = o = OPTIONS | job
         self.steps = task.steps(parts.train)
-        settings = presets.auto(task.terms(parts.train), self.steps, o["like"])
+        settings = presets.short_run(task.terms(parts.train), self.steps, o["like"])
         settings |= {"betas": (0.9, 1.0 - min(0.1, 1.0 / (o["memory_of_h"] * self.steps))), "seed": job["seed"]}
         settings["lr"] *= job.get("rate", 1.0)
         settings["ess"] *= o["warm"]

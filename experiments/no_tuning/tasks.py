@@ -102,7 +102,7 @@ def _ag_news(sizes: tuple[int, int, int]) -> Parts:
 
 
 @lru_cache(maxsize=1)
-def _shakespeare(context: int, tokens: tuple[int, int, int]) -> Parts:
+def shakespeare(context: int, tokens: tuple[int, int, int]) -> Parts:
     """The test text is the published last tenth, the validation text the end of the rest; of both, the first tokens."""
     train, test = (load("tinyshakespeare", split).inputs.long() for split in ("train", "test"))
     alphabet = torch.unique(torch.cat([train, test]))
@@ -222,7 +222,7 @@ TASKS: dict[str, Task] = {
         lambda seed: _ag_news((4_000, 1_000, 2_000)), lambda: gru(4, 5_000, 64, 64), 32, 6, _rates(0.3, 3e-3)
     ),
     "shakespeare-gpt": Task(
-        lambda seed: _shakespeare(64, (900_000, 16_384, 32_768)),
+        lambda seed: shakespeare(64, (900_000, 16_384, 32_768)),
         lambda: GPT2(layers=3, heads=4, width=96, vocab=CHARACTERS, context=64),
         *(16, 0.8, _rates(0.1, 3e-3)),
         kind="tokens",

@@ -1,4 +1,4 @@
-"""Which settings suit short runs: IVON's around `presets.auto`, beside AdamW and SGD at their best; see README.md."""
+"""Which settings suit short runs: IVON's around `presets.short_run`, beside AdamW and SGD; see README.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from varlearn.data import load
-from varlearn.recipes.scales import auto
+from varlearn.recipes.scales import short_ivon
 from varlearn.train import Data, Evaluate, Model, Optim, Run, Train, fit, predict_run, score_run
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -52,8 +52,8 @@ def baselines() -> list[Optim]:
 
 
 def grid(case: Case) -> list[Optim]:
-    """IVON: `presets.auto`, then learning rate, ess per example, h0, and steps over which h averages."""
-    base = auto(case.examples, case.steps)
+    """IVON: `presets.short_run`, then learning rate, ess per example, h0, and steps over which h averages."""
+    base = short_ivon(case.examples, case.steps)
     values = itertools.product((0.1, 0.3, 0.5, 1.0), (10.0, 100.0), (0.01, 0.1), (0.1, 1.0))
     varied = [
         replace(base, lr=lr, ess=factor * case.examples, hess_init=h0, beta2=1 - 1 / (memory * case.steps))

@@ -109,7 +109,7 @@ def test_its_setting_is_a_flag_a_key_and_a_row_of_the_report(
 
 
 def test_a_wrong_setting_is_refused_with_its_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "digits-swag", "--optim.rank", "1", "--out", str(tmp_path / "x")]) == 1
+    assert main(["train", "digits-swag", "--optim.rank", "1", "--out", str(tmp_path / "x")]) == 2
     assert "optim.rank=1 must be >= 2; 20 is the paper's" in capsys.readouterr().err
     with pytest.raises(ValueError, match="optim.rank is not a setting of a run"):
         overrides.laid_over(train_command.named_recipe("digits-sgd"), {"optim": {"rank": 3}})
@@ -119,8 +119,9 @@ def test_the_method_of_a_recipe_can_be_changed_back_and_forth() -> None:
     base = train_command.named_recipe("digits-sgd")
     swag = overrides.laid_over(base, {"optim": {"name": "swag", "rank": 3}})
     assert type(swag.optim) is EXAMPLES["swag"].Settings
-    assert (swag.optim.lr, swag.optim.rank) == (base.optim.lr, 3)  # type: ignore[attr-defined]
-    assert overrides.laid_over(swag, {"optim": {"name": "sgd"}}) == base
+    assert (swag.optim.beta1, swag.optim.rank) == (base.optim.beta1, 3)  # type: ignore[attr-defined]
+    assert swag.optim.lr == EXAMPLES["swag"].Settings.lr  # a method with another default has another scale
+    assert overrides.laid_over(swag, {"optim": {"name": "sgd", "lr": base.optim.lr}}) == base
 
 
 def test_diagnostics_stand_in_the_log_under_the_name(runs: dict[str, Path]) -> None:
@@ -147,7 +148,7 @@ def test_swag_is_the_mean_of_the_epochs(tmp_path: Path) -> None:
     means = []
     for epochs in range(1, 4):
         flags = ["--train.steps", str(20 * epochs), "--train.schedule", "constant", "--train.eval_every", "0"]
-        flags += ["--evaluate.samples", "1", "--optim.lr", "0.1", "--quiet"]
+        flags += ["--train.warmup", "0", "--evaluate.samples", "1", "--optim.lr", "0.1", "--quiet"]
         out = tmp_path / f"sgd-{epochs}"
         assert main(["train", "digits-sgd", *flags, "--out", str(out)]) == 0
         means.append(posterior.load(out / "posterior.safetensors").mean)

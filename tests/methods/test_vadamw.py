@@ -15,10 +15,15 @@ from torch import nn
 from tests.methods.test_ivon import FACTS, Quadratic
 from varlearn import DiagGaussian, VAdamW, posterior
 from varlearn.cli import main
+from varlearn.data import Examples
 from varlearn.methods import Facts, Optim, settings_for
 from varlearn.methods.vadamw import VAdamWMethod, VAdamWSettings
-from varlearn.optim.prior_widths import parameter_groups
+from varlearn.optim.prior_widths import parameter_groups, suggested_lr
 from varlearn.train import Run
+from varlearn.train.build import build_parts
+from varlearn.train.config import Data, Model, Train, to_json
+from varlearn.train.processes import Processes
+from varlearn.train.training import Training
 
 REPOSITORY = Path(__file__).parents[2]
 FLAGS = ["--train.steps", "200", "--train.eval_every", "100", "--train.checkpoint_every", "30"]
@@ -35,12 +40,38 @@ def test_settings_and_facts_reach_the_optimizer() -> None:
     assert {name: group[name] for name in expected} == expected
 
 
-def test_the_defaults_are_adamw_s_with_lambda_annealed() -> None:
-    (group,) = VAdamWMethod(VAdamWSettings()).optimizer(nn.Linear(1, 1), FACTS).param_groups
-    assert (group["lr"], group["betas"], group["weight_decay"]) == (3e-3, (0.9, 0.999), 0.01)
-    assert (group["ess"], group["anneal"], group["steps"]) == (10_000.0, True, 3)
-    assert Run(optim=VAdamWSettings()).optim == settings_for(VAdamWSettings())
-    assert isinstance(settings_for(Optim("vadamw", lr=0.1)), VAdamWSettings)
+def test_the_defaults_are_adamw_s_with_a_rate_from_the_weights_and_lambda_annealed() -> None:
+    net = nn.Linear(8, 8)
+    (group,) = VAdamWMethod(VAdamWSettings()).optimizer(net, FACTS).param_groups
+    (expected,) = VAdamW.for_model(net, n=10, batch_size=2, steps=3).param_groups
+    assert {name: group[name] for name in ("lr", "betas", "weight_decay", "prior_width", "ess", "anneal", "steps")} == {
+        name: expected[name] for name in ("lr", "betas", "weight_decay", "prior_width", "ess", "anneal", "steps")
+    }
+    assert (group["betas"], group["weight_decay"], group["ess"], group["steps"]) == ((0.9, 0.999), 0.01, 10_000.0, 3)
+    assert group["lr"] == pytest.approx(0.15 * float(net.weight.detach().square().mean().sqrt()))
+
+
+def test_auto_is_this_method_and_a_run_stores_its_name() -> None:
+    assert Run().optim == Run(optim=Optim("auto")).optim == Run(optim=Optim("vadamw")).optim == VAdamWSettings()
+    assert json.loads(to_json(Run()))["optim"]["name"] == "vadamw"
+    assert settings_for(Optim("auto", lr=0.1, beta1=0.8)) == VAdamWSettings(lr=0.1, beta1=0.8)
+
+
+def test_a_run_takes_the_rate_of_the_first_weights_as_its_peak() -> None:
+    run = Run(model=Model("mlp", 2, hidden=(4,)), data=Data(batch_size=2), train=Train(steps=10, warmup=0))
+    examples = Examples(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]), ("a", "b"), "table")
+    alone = Processes(0, 1, torch.device("cpu"))
+    training = Training(build_parts(run, examples, alone), alone)
+    peak = suggested_lr(training.model)
+    assert training.lr() == peak
+    for _ in range(5):
+        training.gradients()
+        training.update()
+    assert training.lr() == pytest.approx(0.5 * peak)
+    resumed = Training(build_parts(run, examples, alone), alone)
+    assert resumed.lr() != peak  # other initial weights
+    resumed.load_state_dict(training.state_dict())
+    assert resumed.lr() == training.lr()
 
 
 @pytest.mark.parametrize("matrices_only", [False, True])

@@ -50,6 +50,7 @@ CASES: dict[str, Case] = {
     "mlp": Case(
         lambda: models.mlp(13), 13 * 50 + 50 + 50 * 2 + 2, {}, lambda batch: torch.randn(batch, 13), (2,), False
     ),
+    "small_cnn": Case(models.small_cnn, 160 + 4_640 + 32_832 + 650, {}, _images(8, 1), (10,)),
     "lenet": Case(models.lenet, 456 + 2_416 + 48_120 + 10_164 + 595, {}, _images(28), (7,)),
     "alexnet": Case(
         models.alexnet,

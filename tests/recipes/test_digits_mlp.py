@@ -15,7 +15,7 @@ def test_all_methods_have_the_same_run_but_for_their_settings(name: str) -> None
 
 
 def test_ivon_takes_the_preset_at_its_best_learning_rate() -> None:
-    expected = presets.auto(n=1_000, steps=1_200) | {"lr": 1.0}
+    expected = presets.short_run(n=1_000, steps=1_200) | {"lr": 1.0}
     beta1, beta2 = expected.pop("betas")
     optim = digits("ivon").optim
     assert (optim.beta1, optim.beta2) == (beta1, beta2)

@@ -38,7 +38,7 @@ def test_imagenet_at_the_papers_scale() -> None:
 def test_small_runs_take_the_settings_for_their_length() -> None:
     run = image("cifar10", "resnet20", "ivon", "small")
     assert (run.data.subset, run.train.epochs, run.train.warmup) == (10_000, 20, 200)
-    auto = presets.auto(n=10_000, steps=4_000)
+    auto = presets.short_run(n=10_000, steps=4_000)
     assert (run.optim.lr, run.optim.ess, run.optim.hess_init) == (2 * auto["lr"], auto["ess"], auto["hess_init"])
     assert (run.optim.beta1, run.optim.beta2) == auto["betas"]
     assert image("cifar10", "resnet20", "sgd", "small").optim == image("cifar10", "resnet20", "sgd", "paper").optim

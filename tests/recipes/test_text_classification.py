@@ -13,7 +13,7 @@ def test_the_whole_set_at_the_papers_scale(data: str, examples: int, classes: in
     run = text(data, "ivon", "paper")
     assert (run.data.name, run.data.subset, run.model.name, run.model.classes) == (data, None, "gru", classes)
     assert (run.data.tokens, run.data.augment) == ("words", False)
-    assert run.optim.ess == presets.auto(n=examples, steps=1, like="adamw")["ess"]
+    assert run.optim.ess == presets.short_run(n=examples, steps=1, like="adamw")["ess"]
 
 
 def test_beta2_knows_the_steps() -> None:

@@ -31,7 +31,7 @@ def test_time_and_memory_beside_adamw() -> None:
 
 
 def test_settings_beside_the_preset() -> None:
-    usual = presets.auto(n=1_000, steps=500)
+    usual = presets.short_run(n=1_000, steps=500)
     optim = {"name": "ivon", "lr": 7.0, "ess": usual["ess"], "beta1": usual["betas"][0], "beta2": usual["betas"][1]}
     config = {"seed": 3, "optim": optim, "data": {"name": "digits"}, "train": {"epochs": 1}}
     run = RunResults("x", "ivon", config=config, facts={"n": 1_000, "steps": 500})

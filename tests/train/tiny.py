@@ -55,7 +55,7 @@ def tiny_run(method: str = "ivon", **train: Any) -> Run:
         model=Model("mlp", classes=3, hidden=(8,)),
         data=Data("blobs", batch_size=16, eval_batch_size=20, augment=True),
         optim=optim,
-        train=replace(Train(epochs=3, log_every=4), **train),
+        train=replace(Train(epochs=3, warmup=0, log_every=4), **train),
         evaluate=Evaluate(samples=4),
     )
 

@@ -112,7 +112,7 @@ def hess_not_learned(facts: RunFacts) -> Iterator[Finding]:
         "warning",
         f"h has moved {moved:.2%} from hess_init in {step:,} steps.",
         f"So sigma is still the first guess, and averaging over samples may be worse than the mean.{reach}",
-        "Use a smaller beta2 (about 1 - 1/steps), or varlearn.presets.auto(n, steps).",
+        "Use a smaller beta2 (about 1 - 1/steps), varlearn.presets.short_run(n, steps), or varlearn.VAdamW.",
     )
 
 

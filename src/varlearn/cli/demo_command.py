@@ -8,7 +8,7 @@ from varlearn.cli.missing_packages import require
 
 
 def demo(*, seeds: int = 5, out: Path = Path("runs/demo"), steps: int | None = None) -> int:
-    """Train AdamW, SGD and IVON on scikit-learn's digits: accuracy, calibration, and doubt about strange images.
+    """Train AdamW, SGD and VAdamW on scikit-learn's digits: accuracy, calibration, and doubt about strange images.
 
     Args:
         seeds: runs of each method.

@@ -13,7 +13,7 @@ from varlearn.train.config import Run
 
 MODELS = (
     "alexnet", "densenet121", "gpt2_3m", "gpt2_10m", "gpt2_125m", "gpt2_355m", "gpt2_773m", "gpt2_tiny", "gru", "lenet",
-    "mlp", "preresnet110", "resnet18", "resnet20", "resnet20_swish", "resnet50",
+    "mlp", "preresnet110", "resnet18", "resnet20", "resnet20_swish", "resnet50", "small_cnn",
 )  # fmt: skip
 DATA = (
     "ag_news", "ag_news-pack", "ag_news-pack-human", "brown", "cifar10", "cifar10-corrupted", "cifar100",

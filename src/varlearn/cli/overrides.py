@@ -79,7 +79,8 @@ def given(settings: Any) -> dict[str, Any]:
 def laid_over(base: Run, changes: dict[str, Any]) -> Run:
     """The run with the changes made; a key that no run has is an error that names the nearest.
 
-    After a change of method, settings that the new method does not have are left out.
+    After a change of method, the settings that both methods have with the same default are kept. The others, such as a
+    learning rate that only suits the old method, take the default of the new one.
 
     >>> laid_over(Run(), {"optim": {"lr": 0.5}}).optim.lr
     0.5
@@ -89,9 +90,10 @@ def laid_over(base: Run, changes: dict[str, Any]) -> Run:
     ValueError: optim.lrr is not a setting of a run; did you mean optim.lr?
     """
     values = json.loads(to_json(base))
-    if isinstance(optim := changes.get("optim"), dict) and optim.get("name") in list(METHODS):
-        known = {item.name for item in fields(named(optim["name"]).Settings)}
-        values["optim"] = {name: value for name, value in values["optim"].items() if name in known}
+    if isinstance(optim := changes.get("optim"), dict) and optim.get("name") in ["auto", *METHODS]:
+        before, after = (_defaults(kind) for kind in (type(base.optim), named(optim["name"]).Settings))
+        kept = {name for name in before if name in after and before[name] == after[name]}
+        values["optim"] = {name: value for name, value in values["optim"].items() if name in kept}
     return from_json(json.dumps(_merged(values, changes), default=str))  # TOML has dates, which no setting is
 
 
@@ -139,7 +141,12 @@ def _all_fields(cls: type) -> list[tuple[Field[Any], Any]]:
             before = found.get(item.name)
             hint = hints[item.name] if before is None else before[1] | hints[item.name]
             found[item.name] = item, hint
-    return [(item, Literal[tuple(METHODS)] if name == "name" else hint) for name, (item, hint) in found.items()]
+    names = ("auto", *METHODS)
+    return [(item, Literal[names] if name == "name" else hint) for name, (item, hint) in found.items()]
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    return {item.name: item.default for item in fields(cls)}
 
 
 def _words(cls: type) -> str:

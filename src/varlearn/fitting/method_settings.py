@@ -16,7 +16,7 @@ def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: 
     """The settings of a method for this network and this length of training.
 
     - "auto" is "vadamw"; its rule is frozen in `experiments/no_tuning`. "adamw" takes the same learning rate.
-    - "ivon" takes `presets.auto(n, steps)`.
+    - "ivon" takes `presets.short_run(n, steps)`.
     - Other methods need `lr` unless they have a default of their own.
 
     Args:
@@ -35,7 +35,7 @@ def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: 
         if lr is not None:
             raise ValueError(f"lr={lr} and settings with lr={method.lr} are given; leave lr out")
         return settings_for(method)
-    kind = named("vadamw" if method == "auto" else method)
+    kind = named(method)
     given: dict[str, Any] = {"name": kind.name} | ({} if lr is None else {"lr": lr})
     match kind.name:
         case "vadamw":
@@ -43,7 +43,7 @@ def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: 
         case "adamw":
             rule = {"lr": suggested_lr(model), "weight_decay": 0.01, "beta2": 0.999}
         case "ivon":
-            rule = _as_settings(dict(presets.auto(n, steps)))
+            rule = _as_settings(dict(presets.short_run(n, steps)))
         case _:
             rule = {}
             default = next(field.default for field in fields(kind.Settings) if field.name == "lr")

@@ -1,15 +1,16 @@
-"""IVON in Hugging Face's Trainer, and in those made from it (TRL).
+"""VAdamW and IVON in Hugging Face's Trainer, and in those made from it (TRL).
 
-The optimizer needs nothing from here, because the Trainer calls `optimizer.train()` and `optimizer.eval()`::
+The optimizers need nothing from here, because the Trainer calls `optimizer.train()` and `optimizer.eval()`::
 
-    args = TrainingArguments("out", weight_decay=1e-5, max_grad_norm=0.0)
-    Trainer(model, args, train_dataset=data, optimizer_cls_and_kwargs=(IVON, presets.finetune(len(data))))
+    args = TrainingArguments("out")
+    Trainer(model, args, train_dataset=data, optimizers=(trainer_optimizer(model, args, data), None))
 
 `PosteriorTrainer` adds evaluation averaged over the posterior, and its file beside the model's.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from varlearn.posterior.binding import unwrap
 from varlearn.prediction.guard import preserved
 from varlearn.prediction.loader_batches import outputs_of
 from varlearn.prediction.sample_loop import strata
+from varlearn.prediction.temperature import best_temperature
 from varlearn.types import Posterior
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class PosteriorTrainer(_Base):
       output.
     - `save_model` and checkpoints have a `posterior.safetensors`; for PEFT models under the adapter's keys.
     - After `load_best_model_at_end` the posterior is the best checkpoint's, too.
+    - `calibrate` fits the posterior's temperature to held-out data.
     - An interrupted `train` leaves the mean in the weights.
 
     Args:
@@ -113,6 +116,32 @@ class PosteriorTrainer(_Base):
         if self.args.load_best_model_at_end and best is not None and optimizer is not None:
             self._given_posterior = self._load(os.path.join(best, POSTERIOR_FILE))
         return result
+
+    def calibrate(self, eval_dataset: Any = None) -> Posterior:
+        """Fit the posterior's temperature by the averaged loss on held-out data; see `varlearn.calibrate`.
+
+        Later evaluations, predictions and `save_model` use the result, until the next `train`. It costs about 14
+        evaluations of the average.
+
+        Args:
+            eval_dataset: data that the model was not trained on and that will not test it; the Trainer's own if None.
+        """
+        posterior = self.posterior
+        if posterior is None or not self.posterior_samples:
+            raise ValueError(
+                f"there is nothing to calibrate: posterior={posterior}, posterior_samples={self.posterior_samples}; "
+                "train with VAdamW or IVON, and average over at least one sample"
+            )
+        loader = self.get_eval_dataloader(eval_dataset)
+
+        def nll(temperature: float) -> float:
+            found = self._average(loader, posterior.at_temperature(temperature), None).loss()  # type: ignore[attr-defined]
+            if found is None:
+                raise ValueError("the data have no labels, and the temperature is fitted to them; pass eval_dataset")
+            return found if math.isfinite(found) else math.inf
+
+        self._given_posterior = posterior.at_temperature(best_temperature(nll))  # type: ignore[attr-defined]
+        return self._given_posterior
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """As the Trainer's, with the posterior beside the model."""

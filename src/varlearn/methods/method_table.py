@@ -19,19 +19,25 @@ METHODS: dict[str, type[Method[Any]]] = {
     "vadamw": VAdamWMethod,
 }
 
+AUTO = "vadamw"
+"""The method that "auto" means: the one that does best without tuning, see `experiments/no_tuning`. A run stores this
+name, so that it stays the same run when another method becomes the default."""
+
 
 def named(name: str) -> type[Method[Any]]:
-    """The method with this name.
+    """The method with this name; "auto" is the default method.
 
-    >>> named("sgd").label
-    'SGD'
+    >>> named("sgd").label, named("auto").name
+    ('SGD', 'vadamw')
     >>> named("ivn")
     Traceback (most recent call last):
     ...
     ValueError: optim.name='ivn' must be one of ivon, adamw, sgd, vadamw; did you mean 'ivon'?
     """
+    if name == "auto":
+        return METHODS[AUTO]
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
     near = get_close_matches(str(name)[:100], METHODS, n=1)
-    cure = f"did you mean {near[0]!r}?" if near else f"the first is usual: {next(iter(METHODS))!r}"
+    cure = f"did you mean {near[0]!r}?" if near else "use 'auto' for the default"
     raise ValueError(f"optim.name={shortened(name)} must be one of {', '.join(METHODS)}; {cure}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from varlearn.setting_checks import Rule, at_least, check, not_negative, positive
 
@@ -18,7 +18,7 @@ class Optim:
     A method with further settings declares a subclass, with its own defaults.
 
     Attributes:
-        name: of the method, e.g. "ivon", "adamw" or "sgd".
+        name: of the method, e.g. "ivon", "adamw" or "sgd"; "auto" becomes the name of the default method.
         lr: peak learning rate alpha.
         weight_decay: delta, the prior precision over ess (IVON), decoupled decay (AdamW), L2 (SGD).
         matrices_only: decay parameters of two and more dimensions alone, as is usual for transformers.
@@ -60,22 +60,30 @@ class Optim:
     def __post_init__(self) -> None:
         from varlearn.methods.method_table import named  # the table's methods import this class
 
-        named(self.name)
+        object.__setattr__(self, "name", named(self.name).name)
         check(self, "optim.")
 
 
 def settings_for(optim: Optim) -> Optim:
     """The same settings in the class that the named method declares.
 
-    Settings that the method does not have are left out; those that `optim` lacks have the method's defaults.
+    Settings that the method does not have are left out. Settings that `optim` does not have, or has at the default of
+    its own class, take the method's default: a rate of IVON means nothing to another method.
 
     >>> settings_for(Optim("sgd", lr=0.1)) == Optim("sgd", lr=0.1)
     True
+    >>> settings_for(Optim("auto", beta1=0.8)).lr, settings_for(Optim("auto", beta1=0.8)).beta1
+    (None, 0.8)
     """
     from varlearn.methods.method_table import named
 
     wanted = named(optim.name).Settings
     if type(optim) is wanted:
         return optim
-    names = {field.name for field in fields(optim)} & {field.name for field in fields(wanted)}
-    return wanted(**{name: getattr(optim, name) for name in names})
+    known = {field.name for field in fields(wanted)}
+    given = {
+        field.name: getattr(optim, field.name) for field in fields(optim) if getattr(optim, field.name) != field.default
+    }
+    chosen: dict[str, Any] = {"name": optim.name}
+    chosen |= {name: value for name, value in given.items() if name in known}
+    return wanted(**chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from varlearn.methods.method import Facts
 from varlearn.methods.shared_settings import Optim
@@ -21,7 +21,8 @@ class VAdamWSettings(Optim):
     """Settings of variational AdamW. `ess` is lambda; None anneals it from 1,000 n to n over the run.
 
     Attributes:
-        lr: peak learning rate; AdamW's. It needs a schedule that ends near 0.
+        lr: peak learning rate; AdamW's. It needs a schedule that ends near 0. None for 0.15 times the size of the
+            initial weights, see `varlearn.optim.prior_widths`.
         weight_decay: decoupled decay of the mean. It is not the prior.
         beta2: average of squared gradients, which the variance is made of.
         prior_width: width of the prior relative to the weights; None for one that falls with the number of weight
@@ -33,7 +34,7 @@ class VAdamWSettings(Optim):
     }
 
     name: str = "vadamw"
-    lr: float = 3e-3
+    lr: float | None = None
     weight_decay: float = 1e-2
     beta2: float = 0.999
     prior_width: float | None = None
@@ -55,13 +56,15 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
     Settings = VAdamWSettings
 
     def optimizer(self, model: nn.Module, facts: Facts) -> VAdamW:
-        """VAdamW with n and batch size of the run. It clips the gradient of the mean alone."""
+        """VAdamW with n, batch size and length of the run. It clips the gradient of the mean alone."""
         from varlearn.optim import VAdamW
 
         settings = self.settings
-        return VAdamW(
-            _parameter_groups(model, settings, facts),
-            lr=settings.lr,
+        return VAdamW.for_model(
+            model,
+            settings.lr,
+            matrices_only=settings.matrices_only,
+            prior_width=settings.prior_width,
             n=facts.n,
             batch_size=facts.batch_size,
             steps=facts.steps,
@@ -72,18 +75,3 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
             seed=facts.seed,
             max_grad_norm=facts.max_grad_norm,
         )
-
-
-def _parameter_groups(model: nn.Module, settings: VAdamWSettings, facts: Facts) -> list[dict[str, Any]]:
-    """Groups of equal prior width, with the weight decay of their parameters."""
-    from varlearn.optim.prior_widths import parameter_groups
-
-    groups: list[dict[str, Any]] = []
-    for group in parameter_groups(model, facts.steps * facts.batch_size / facts.n):
-        width = group["prior_width"] if settings.prior_width is None else settings.prior_width
-        decaying = [named for named in group["params"] if named[1].dim() >= 2 or not settings.matrices_only]
-        others = [named for named in group["params"] if named[1].dim() < 2 and settings.matrices_only]
-        for params, decay in ((decaying, settings.weight_decay), (others, 0.0)):
-            if params:
-                groups.append({"params": params, "prior_width": width, "weight_decay": decay})
-    return groups

@@ -18,6 +18,7 @@ from varlearn.models.preresnet110 import preresnet110
 from varlearn.models.resnet18 import resnet18
 from varlearn.models.resnet20 import resnet20, resnet20_swish
 from varlearn.models.resnet50 import resnet50
+from varlearn.models.small_cnn import small_cnn
 
 __all__ = [
     "GPT2",
@@ -39,4 +40,5 @@ __all__ = [
     "resnet20",
     "resnet20_swish",
     "resnet50",
+    "small_cnn",
 ]

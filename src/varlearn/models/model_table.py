@@ -17,6 +17,7 @@ from varlearn.models.preresnet110 import preresnet110
 from varlearn.models.resnet18 import resnet18
 from varlearn.models.resnet20 import resnet20, resnet20_swish
 from varlearn.models.resnet50 import resnet50
+from varlearn.models.small_cnn import small_cnn
 
 
 class ModelRow(NamedTuple):
@@ -62,4 +63,5 @@ MODELS: dict[str, ModelRow] = {
     "resnet20": ModelRow(resnet20),
     "resnet20_swish": ModelRow(resnet20_swish),
     "resnet50": ModelRow(resnet50),
+    "small_cnn": ModelRow(small_cnn, takes=("classes", "channels")),
 }

@@ -28,6 +28,11 @@ class GroupDiagnostics:
     Attributes:
         params: number of scalar parameters with a state.
         step: steps taken, the largest among the parameters.
+        lr: learning rate of the last step.
+        lr_start: learning rate of the first step that this object has taken; the next three count from there.
+        lr_lowest: smallest learning rate.
+        lr_peak: largest learning rate.
+        lr_constant_for: how many of the last steps had the same learning rate.
         ess: lambda now.
         curvature_start: where the curvature began: `hess_init`, or 0 for VAdamW.
         curvature_low: 5% of the entries of the curvature are smaller; of this rank's part, like the next two.
@@ -53,6 +58,11 @@ class GroupDiagnostics:
 
     params: int
     step: int
+    lr: float
+    lr_start: float
+    lr_lowest: float
+    lr_peak: float
+    lr_constant_for: int
     ess: float
     curvature_start: float
     curvature_low: float
@@ -117,12 +127,19 @@ def diagnose_group(
     step = max(int(optimizer.state[param]["step"]) for param in params)
     ratio = math.sqrt(variances / squares) if squares > 0.0 else math.inf
     measured = {"step": step, "ess": ess, "params": count, "noise_ratio": ratio, "nonfinite_weights": int(bad_count)}
+    rates = optimizer.lr_history.of(optimizer.param_groups, group)
+    measured |= optimizer.lr_history.facts(optimizer.param_groups, group)
     found = findings(replace(known, skipped_steps=getattr(optimizer, "skipped_steps", None), **measured))
     low, median, high = _quantiles(torch.cat(entries))
     first = members.rule.initial.get(members.rule.curvature)
     return GroupDiagnostics(
         params=count,
         step=step,
+        lr=rates.last,
+        lr_start=rates.start,
+        lr_lowest=rates.lowest,
+        lr_peak=rates.peak,
+        lr_constant_for=rates.constant_for,
         ess=ess,
         curvature_start=0.0 if first is None else float(group[first]),
         curvature_low=low,

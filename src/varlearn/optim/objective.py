@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from varlearn.core.shards import local
 from varlearn.core.update import kl_divergence
+from varlearn.optim.lr_history import LrHistory
 from varlearn.optim.ranks.fsdp import combined
 from varlearn.optim.state import like
 
@@ -34,6 +35,7 @@ class HasPosterior(Protocol):
 
     param_groups: list[dict[str, Any]]
     state: MutableMapping[Tensor, Any]
+    lr_history: LrHistory
 
     def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:
         """(h, lambda, delta) of a parameter."""

@@ -82,20 +82,44 @@ def suggested_lr(model: nn.Module) -> float:
     return _RATE * statistics.median_high(positive) if positive else _ADAMW_RATE
 
 
-def parameter_groups(model: nn.Module, passes: float | None = None, pretrained: bool = False) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: nn.Module,
+    passes: float | None = None,
+    pretrained: bool = False,
+    width: float | None = None,
+    matrices_only: bool = False,
+) -> list[dict[str, Any]]:
     """Parameter groups of equal prior width, in the order of the model.
+
+    Args:
+        model: the network.
+        passes: of the whole run over the data, if known.
+        pretrained: whether the weights come from another run.
+        width: one for all parameters in place of `prior_widths`.
+        matrices_only: parameters of less than two dimensions get groups of their own, without weight decay.
 
     >>> [group["prior_width"] for group in parameter_groups(nn.Linear(2, 2))]
     [1.0]
+    >>> [group.get("weight_decay") for group in parameter_groups(nn.Linear(2, 2), matrices_only=True)]
+    [None, 0.0]
     """
     widths = prior_widths(model, passes, pretrained)
     groups: list[dict[str, Any]] = []
     for name, param in model.named_parameters():
         if name in widths:
-            if not groups or groups[-1]["prior_width"] != widths[name]:
-                groups.append({"params": [], "prior_width": widths[name]})
+            own = widths[name] if width is None else width
+            if not groups or groups[-1]["prior_width"] != own:
+                groups.append({"params": [], "prior_width": own})
             groups[-1]["params"].append((name, param))
-    return groups
+    return [part for group in groups for part in _decaying_apart(group)] if matrices_only else groups
+
+
+def _decaying_apart(group: dict[str, Any]) -> list[dict[str, Any]]:
+    """The matrices of a group, and its vectors, which do not decay; without the empty one."""
+    vectors = [named for named in group["params"] if named[1].dim() < 2]
+    matrices = [named for named in group["params"] if named[1].dim() >= 2]
+    parts = group | {"params": matrices}, group | {"params": vectors, "weight_decay": 0.0}
+    return [part for part in parts if part["params"]]
 
 
 def passes_of(group: Mapping[str, Any]) -> float | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings
+from varlearn.optim.lr_history import LrHistory
 from varlearn.optim.ranks import fsdp
 from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage
@@ -34,12 +35,14 @@ class Stepper:
     Attributes:
         skipped: steps that were dropped for NaN or infinite gradients.
         saturation: recovers from gradients that are finite but too large.
+        rates: the learning rates of the steps.
     """
 
     def __init__(self, hyper: Callable[[Group, int], Any]) -> None:
         self._hyper = hyper
         self.skipped = 0
         self.saturation = Saturation()
+        self.rates = LrHistory()
 
     def take(
         self,
@@ -91,6 +94,7 @@ class Stepper:
                 if hhat is not None and param not in average.given:
                     _follow(hhat, average.change(param, grad), known[which])
                 settings[-1].append(known[which])
+        self.rates.note(groups)
         looks_at_h = any([step % EVERY == 0 for _, step in known])
         following = None if then is None or looks_at_h or guarded is not None else then()
         for (plan, rows), its in zip(work, settings, strict=True):

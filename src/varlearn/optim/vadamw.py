@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from varlearn.optim import hyper
 from varlearn.optim.annealing import Schedule, annealed_over_run
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
 from varlearn.optim.engine.plan import Member, Noise, Noises
+from varlearn.optim.loader_facts import loader_facts
 from varlearn.optim.prior_widths import is_due, measure, parameter_groups, passes_of, suggested_lr
 from varlearn.optim.ranks import rank_agreement
 from varlearn.optim.sampling.clip_watch import ClipWatch
@@ -130,7 +131,14 @@ class VAdamW(VariationalOptimizer):
 
     @classmethod
     def for_model(
-        cls, model: nn.Module, lr: float | Tensor | None = None, *, pretrained: bool = False, **settings: Any
+        cls,
+        model: nn.Module,
+        lr: float | Tensor | None = None,
+        *,
+        pretrained: bool = False,
+        matrices_only: bool = False,
+        prior_width: float | None = None,
+        **settings: Any,
     ) -> VAdamW:
         """An optimizer for a model's trainable parameters, with prior widths by depth and embeddings apart.
 
@@ -138,6 +146,8 @@ class VAdamW(VariationalOptimizer):
             model: the network, with its initial weights.
             lr: AdamW's learning rate. None takes `suggested_lr`, 0.15 times the size of the weights.
             pretrained: whether the weights come from another run. Then pass `lr`, e.g. 1e-4.
+            matrices_only: decay parameters of two and more dimensions alone.
+            prior_width: one for all parameters in place of those by depth.
             settings: of `VAdamW`. Pass `steps` where the length of the run is known.
 
         >>> opt = VAdamW.for_model(nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2)), n=100, batch_size=10)
@@ -150,7 +160,7 @@ class VAdamW(VariationalOptimizer):
             lr = suggested_lr(model)
         facts = {name: settings.get(name) for name in ("n", "batch_size", "steps")}
         passes = passes_of(facts) if None not in facts.values() else None
-        return cls(parameter_groups(model, passes, pretrained), lr, **settings)
+        return cls(parameter_groups(model, passes, pretrained, prior_width, matrices_only), lr, **settings)
 
     @classmethod
     def for_loader(
@@ -172,13 +182,7 @@ class VAdamW(VariationalOptimizer):
         >>> opt.param_groups[0]["n"], opt.param_groups[0]["batch_size"]
         (100, 10)
         """
-        sampler = getattr(loader, "batch_sampler", None)
-        size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
-        dataset = getattr(loader, "dataset", None)
-        found = {"n": len(dataset) if isinstance(dataset, Sized) else None, "batch_size": size}
-        settings = {name: value for name, value in found.items() if value is not None} | settings
-        if epochs is not None:
-            settings = {"steps": epochs * len(loader)} | settings
+        settings = loader_facts(loader, epochs) | settings
         missing = {"n", "batch_size"} - set(settings)
         if missing:
             raise ValueError(f"the loader does not tell {sorted(missing)}; pass them as arguments")

@@ -53,6 +53,7 @@ class VariationalOptimizer(SamplingBlocks):
     def _start(self) -> None:
         super()._start()
         self._stepper = Stepper(self._hyper)
+        self.lr_history = self._stepper.rates
         self._following: Sample | None = None  # that the step has drawn, while it ends
         self._step_bytes = 0
         self._owners: tuple[list[int], dict[int, dict[str, Any]]] = ([], {})  # ids of groups; parameter's id -> group

@@ -65,6 +65,9 @@ def read_optimizer(
             out["hess"][name], out["ess"][name], out["weight_decay"][name] = terms[0], float(terms[1]), float(terms[2])
             if (prior_mean := _prior_mean(out["mean"][name], state, group)) is not None:
                 out["prior_mean"][name] = prior_mean
+    if hasattr(optimizer, "lr_history"):
+        steps = [int(state["step"]) for state in optimizer.state.values() if "step" in state]
+        optimizer.lr_history.warn(optimizer.param_groups, max(steps, default=0))  # type: ignore[attr-defined]
     out["fixed"] = _fixed(params, buffers, out["mean"])
     out["origin"] = _origin(optimizer, learns)
     out["tied"] = {alias: name for alias, name in tied.items() if name in out["mean"] or name in out["fixed"]}

@@ -71,18 +71,33 @@ def calibrate(
     def at(temperature: float) -> Q:
         return posterior.at_temperature(temperature)  # type: ignore[attr-defined]
 
+    return at(best_temperature(lambda temperature: _nll(by(model, at(temperature), loader, samples, seed, **options))))
+
+
+def best_temperature(nll: Callable[[float], float]) -> float:
+    """The temperature with the lowest NLL: 0, the mean, or one between 1/1024 and 16. About 14 calls.
+
+    Args:
+        nll: from a temperature to the NLL of held-out data; may raise `NotANumberError` where outputs overflow.
+
+    >>> best_temperature(lambda temperature: 1.0 + temperature)
+    0.0
+    >>> 0.4 < best_temperature(lambda temperature: (temperature - 0.5) ** 2) < 0.6
+    True
+    """
+
     def loss(log_temperature: float) -> float:
         try:
-            return _nll(by(model, at(math.exp(log_temperature)), loader, samples, seed, **options))
+            return nll(math.exp(log_temperature))
         except NotANumberError:  # too wide: weights so large that the outputs overflow
             return math.inf
 
-    at_mean = _nll(by(model, at(0.0), loader, samples, seed, **options))
+    at_mean = nll(0.0)
     grid = [number * _STEP for number in range(_COLDEST, _WARMEST + 1)]
     losses = {place: loss(place) for place in grid}
     best = min(losses, key=losses.__getitem__)
     lowest, best = min((losses[best], best), golden_section(loss, best - _STEP, best + _STEP))
-    return at(math.exp(best) if lowest < at_mean else 0.0)
+    return math.exp(best) if lowest < at_mean else 0.0
 
 
 def temperature_curve(

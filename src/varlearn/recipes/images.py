@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from varlearn.recipes.scales import Scale, auto
+from varlearn.recipes.scales import Scale, short_ivon
 from varlearn.train.config import Data, Evaluate, Model, Optim, Run, Train
 
 BATCH, EPOCHS, WARMUP_EPOCHS = 50, 200, 5
@@ -50,7 +50,7 @@ def image(data: str, model: str, optim: str, scale: Scale = "small", seed: int =
     `--optim.ess 200000`. ImageNet counts on 8 devices with 128 images each.
 
     At the small scale: the first 10,000 images and 20 epochs for ResNet-20, on two cores about ten minutes to train and
-    as long to predict with 64 samples; less for the larger networks. IVON takes `presets.auto`, since the paper's
+    as long to predict with 64 samples; less for the larger networks. IVON takes `presets.short_run`, since the paper's
     settings are made for 10^5 steps, at twice its learning rate: these networks have normalization layers. The data out
     of the domain are the parts of SVHN and Flowers102 in the pack that `VARLEARN_DATA` names.
 
@@ -106,7 +106,7 @@ def _small(run: Run) -> Run:
     """The same on few images: one epoch of warm-up, IVON's settings for short runs, the baselines' as they are."""
     subset, epochs = SMALL[run.model.name]
     steps_per_epoch = subset // BATCH
-    short = auto(subset, epochs * steps_per_epoch)
+    short = short_ivon(subset, epochs * steps_per_epoch)
     short_runs = {"ivon": replace(short, lr=2.0 * short.lr)}
     return replace(
         run,

@@ -63,16 +63,16 @@ def settings_table(groups: Sequence[Group]) -> str:
         rows.append([key, *cells])
     caption = (
         "Settings of the method, and others in which the runs differ. Where IVON's value is not that of "
-        "varlearn.presets.auto, the preset's stands behind it. All settings are below."
+        "varlearn.presets.short_run, the preset's stands behind it. All settings are below."
     )
     return table(["setting", *(group.label for group in flat)], rows, caption)
 
 
 def _expected(run: RunResults) -> dict[str, Any]:
-    """The settings of `presets.auto` for IVON, if its arguments are known; other methods have no preset."""
+    """The settings of `presets.short_run` for IVON, if its arguments are known; other methods have no preset."""
     n, steps = run.facts.get("n") or run.analysis.get("facts", {}).get("n"), run.facts.get("steps") or _steps(run)
     if run.method == "ivon" and n and steps:
-        values = presets.auto(n=n, steps=steps)
+        values = presets.short_run(n=n, steps=steps)
         found = {f"optim.{key}": values[name] for key, name in PRESET_KEYS.items() if name in values}
         return found | {"optim.beta1": values["betas"][0], "optim.beta2": values["betas"][1]}
     return {}

@@ -91,7 +91,7 @@ class Train:
     Attributes:
         epochs: passes over the training examples; used when `steps` is None.
         steps: optimizer steps; None to count in epochs.
-        warmup: steps of linear warm-up.
+        warmup: linear warm-up: a share of the steps below 1, or a whole number of steps.
         warmup_from: fraction of the peak learning rate that the warm-up starts at.
         schedule: what follows the warm-up, down to `final` times the peak.
         final: see `schedule`.
@@ -107,7 +107,11 @@ class Train:
     RULES: ClassVar[dict[str, Rule]] = {
         "epochs": at_least(1, "one pass over the data is the least"),
         "steps": at_least(1, "leave it out to count in epochs"),
-        "warmup": at_least(0, "0 for no warm-up"),
+        "warmup": (
+            "a share between 0 and 1, or a whole number",
+            lambda value: 0 <= value < 1 or (value >= 1 and value == value // 1),
+            "0.05 is a twentieth of the run, 0 for no warm-up",
+        ),
         "warmup_from": _FRACTION,
         "final": _FRACTION,
         "accumulate": at_least(1, "1 takes a step for every batch"),
@@ -119,7 +123,7 @@ class Train:
 
     epochs: int = 200
     steps: int | None = None
-    warmup: int = 0
+    warmup: float = 0.05
     warmup_from: float = 0.0
     schedule: Schedule = "cosine"
     final: float = 0.0
@@ -132,6 +136,7 @@ class Train:
 
     def __post_init__(self) -> None:
         check(self, "train.")
+        object.__setattr__(self, "warmup", float(self.warmup))  # 100 and 100.0 are the same run
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ class Run:
         recipe: the name under which the command line knows it.
         scale: "paper" for the paper's own setting, "small" for two cores and minutes.
         seed: of initialization, order of the data, augmentation and noise.
-        optim: the method and its settings, in the class that the method declares for them.
+        optim: the method and its settings, in the class that the method declares for them; "auto" unless given.
 
     >>> run = Run(recipe="demo", optim=Optim(lr=0.1))
     >>> from_json(to_json(run)) == run
@@ -177,7 +182,7 @@ class Run:
     seed: int = 0
     model: Model = field(default_factory=Model)
     data: Data = field(default_factory=Data)
-    optim: Optim = field(default_factory=Optim)
+    optim: Optim = field(default_factory=lambda: Optim("auto"))
     train: Train = field(default_factory=Train)
     evaluate: Evaluate = field(default_factory=Evaluate)
 
@@ -223,7 +228,7 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             raise ValueError(f"{path}={shortened(value)} must be an object of settings; give what to_json() wrote")
         if hint is Optim:
-            hint = named(value.get("name", Optim.name)).Settings
+            hint = named(value.get("name", "auto")).Settings
         return _build(hint, value, f"{path}.")  # type: ignore[arg-type]
     if isinstance(value, list):
         return tuple(value)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from varlearn.methods import Batch
+from varlearn.optim.lr_history import LrHistory
 from varlearn.prediction.loader_batches import arguments, move, outputs_of
 from varlearn.train.processes import Processes
 from varlearn.train.schedule import lr_factor
@@ -165,6 +166,8 @@ class Training:
         return {
             "step": self.step,
             "skipped": self.skipped,
+            "peak_lr": self._peak_lr,
+            "lr_history": getattr(self.optimizer, "lr_history", LrHistory()).state_dict(),
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state_dict(),
@@ -177,7 +180,9 @@ class Training:
         """Go on from a state that `state_dict` gave."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.method.load_state_dict(state.get("method", {}))  # checkpoints of version 0.1.0 have none
+        self.method.load_state_dict(state.get("method", {}))  # version 0.1.0 saved none of these three
+        self._peak_lr = state.get("peak_lr", self._peak_lr)
+        getattr(self.optimizer, "lr_history", LrHistory()).load_state_dict(state.get("lr_history", []))
         self.scaler.load_state_dict(state["scaler"])
         if isinstance(self.parts.loss, nn.Module):
             self.parts.loss.load_state_dict(state["loss"])

@@ -1,0 +1,28 @@
+"""What a data loader tells about a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any
+
+
+def loader_facts(loader: Any, epochs: int | None = None) -> dict[str, int]:
+    """n, batch_size and, from `epochs`, steps: as far as a loader of examples tells them.
+
+    Args:
+        loader: a `DataLoader`, or anything with its attributes.
+        epochs: passes over the loader; None if not known.
+
+    >>> from torch.utils.data import DataLoader
+    >>> loader_facts(DataLoader(range(100), batch_size=30), epochs=2)
+    {'n': 100, 'batch_size': 30, 'steps': 8}
+    """
+    sampler = getattr(loader, "batch_sampler", None)
+    size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
+    dataset = getattr(loader, "dataset", None)
+    found = {
+        "n": len(dataset) if isinstance(dataset, Sized) else None,
+        "batch_size": size,
+        "steps": None if epochs is None else epochs * len(loader),
+    }
+    return {name: value for name, value in found.items() if value is not None}
