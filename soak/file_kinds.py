@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from varlearn import posterior
-from varlearn.files.checked_json import read_json, read_json_lines, write_json
+from varlearn.files.checked_json import read_json_lines, write_json
+from varlearn.files.metrics_file import read_metrics
 from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
 from varlearn.prediction import Predictions, load_predictions, save_predictions
 from varlearn.train import Optim, Run, RunFolder, checkpoint, to_json
@@ -91,6 +92,6 @@ KINDS: tuple[FileKind, ...] = (
     FileKind("posterior", "posterior.safetensors", _write_posterior, posterior.load),
     FileKind("predictions", "predictions.safetensors", _write_predictions, load_predictions),
     FileKind("config", "config.json", _write_config, lambda path: RunFolder(path.parent).read_run()),
-    FileKind("metrics", "metrics.json", _write_metrics, read_json),
+    FileKind("metrics", "metrics.json", _write_metrics, read_metrics),
     FileKind("log", "log.jsonl", _write_log, read_json_lines),
 )

@@ -114,6 +114,32 @@ def test_other_texts_are_refused(text: str, path: Path) -> None:
         read_json(path)
 
 
+def test_the_last_line_can_be_replaced_by_a_brace(path: Path) -> None:
+    """What the message says to do after a change by hand."""
+    write_json(path, DOCUMENT)
+    lines = path.read_text().replace("0.51", "0.52").splitlines()
+    path.write_text("\n".join(lines))
+    with pytest.raises(CorruptFileError, match='replace its last line by "}" if you changed it on purpose'):
+        read_json(path)
+    path.write_text("\n".join([*lines[:-1], "}"]))
+    assert read_json(path)["mean"]["nll"] == 0.52
+
+
+def test_no_part_of_a_document_passes_for_one_without_a_checksum(path: Path) -> None:
+    write_json(path, DOCUMENT)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for first in range(len(lines)):
+        for last in range(first + 1, len(lines) + 1):
+            path.write_bytes(b"".join(lines[:first] + lines[last:]))
+            with pytest.raises(CorruptFileError):
+                read_json(path)
+
+
+def test_an_empty_document(path: Path) -> None:
+    write_json(path, {})
+    assert read_json(path) == {}
+
+
 def test_equal_values_are_equal_files(path: Path) -> None:
     write_json(path, DOCUMENT)
     first = path.read_bytes()

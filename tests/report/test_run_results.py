@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from varlearn.files.formats import FileFormatError
 from varlearn.files.sealed import CorruptFileError
 from varlearn.report import write_report
 from varlearn.report.run_results import read_run
@@ -58,3 +59,19 @@ def test_a_damaged_line_of_the_log_is_reported_and_drops_no_other(folder: Path) 
     assert len(run.log) == 3
     page = write_report([folder], folder / "report").read_text()
     assert "1 line(s) damaged or out of place and left out (2)" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("config.json", '{"optim": 3}', r"the configuration\['optim'\] is 3"),
+        ("metrics.json", '{"mean": {}}', "no entry 'averaged'"),
+        ("log.jsonl", '{"loss": 0.5}\n', "a record has no entry 'step'"),
+        ("log.jsonl", '{"loss": 0.5, "step": "one"}\n', r"a record\['step'\] is 'one'"),
+    ],
+)
+def test_a_sound_file_with_another_content_is_named(name: str, text: str, message: str, folder: Path) -> None:
+    (folder / name).write_text(text)
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_run(folder)
+    assert name in str(caught.value)

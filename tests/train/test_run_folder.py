@@ -106,7 +106,7 @@ def test_a_flipped_bit_in_the_configuration_is_noticed(tmp_path: Path) -> None:
     open_folder(folder, Run(), resume=False)
     text = folder.config.read_bytes()
     folder.config.write_bytes(text.replace(b'"seed": 0', b'"seed": 1'))
-    with pytest.raises(RunFolderError, match=r"does not fit its checksum.*remove the line"):
+    with pytest.raises(RunFolderError, match=r"does not fit its checksum.*replace its last line"):
         folder.read_run()
     folder.config.write_bytes(b"".join(line for line in text.splitlines(True) if b"sha256" not in line))
     assert folder.read_run() == Run()

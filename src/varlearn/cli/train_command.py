@@ -16,7 +16,7 @@ from varlearn.cli.overrides import given, laid_over, optional, read_settings
 from varlearn.cli.run_checks import check_device
 from varlearn.cli.show import say, show_findings, table
 from varlearn.cli.show import settings as show_settings
-from varlearn.files.checked_json import read_json
+from varlearn.files.metrics_file import read_metrics
 from varlearn.methods import named
 from varlearn.recipes import recipe as named_recipe
 from varlearn.train.config import Run, to_json
@@ -107,7 +107,7 @@ def chosen(
 
 def show_metrics(folder: RunFolder) -> None:
     """Print the metrics of a run: a row for each, a column for each kind of prediction."""
-    metrics = read_json(folder.metrics)
+    metrics = read_metrics(folder.metrics)
     method = named(folder.read_run().optim.name)
     kinds = {"mean": "at the mean", "averaged": "averaged"} if method.averages else {"mean": method.name}
     for split, found in (("test", metrics), ("validation", metrics.get("validation"))):

@@ -1,6 +1,7 @@
 """JSON files and lines that carry a checksum of their own text; readers verify it.
 
-A document has one more key, "sha256": the SHA-256 of its text with these 64 characters replaced by zeros. A line of a
+A document has one more key, "sha256": the SHA-256 of its text with these 64 characters replaced by zeros. It stands in
+the last line with the closing brace, so no part of the document without it is valid JSON. A line of a
 log ends with "crc32" in the same way, eight characters. Before it stands "after", the CRC-32 of the whole line before
 this one, so that a line that is missing or in another place is noticed. Files without a checksum, of version 0.1 or
 written by hand, are read as they are.
@@ -35,7 +36,8 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
     ...     read_json(Path(folder, "a.json"))
     {'nll': 0.5}
     """
-    text = json.dumps({**values, DOCUMENT_KEY: _BLANK_DOCUMENT}, indent=2, sort_keys=True, allow_nan=False) + "\n"
+    body = json.dumps(values, indent=2, sort_keys=True, allow_nan=False).removesuffix("}")
+    text = f'{body}{", " if values else ""}"{DOCUMENT_KEY}": "{_BLANK_DOCUMENT}"}}\n'
     write_text(path, text.replace(_BLANK_DOCUMENT, _sha256(text)))
 
 
@@ -64,8 +66,8 @@ def parse_json(text: str) -> Any:
     claimed = _claimed(values, DOCUMENT_KEY) if isinstance(values, dict) else None
     if claimed is not None and _sha256(text.replace(claimed, _BLANK_DOCUMENT)) != claimed:
         raise ValueError(
-            f'its text does not fit its checksum; write it again, or remove the line "{DOCUMENT_KEY}" if you changed '
-            "it on purpose"
+            'its text does not fit its checksum; write it again, or replace its last line by "}" if you changed it on '
+            "purpose"
         )
     return values
 

@@ -107,4 +107,21 @@ def _rebuild(
     if missing:
         raise FileFormatError(f"{path}: {where} is {kind} and has no tensor {missing[0]!r}; {CURE}")
     values: dict[str, Any] = {field.name: tensors.get(field.name) for field in attributes}
+    _check_shapes(path, where, kind, values)
     return _KINDS[kind](**values, seed=seed)
+
+
+def _check_shapes(path: str | os.PathLike[str], where: str, kind: str, values: Mapping[str, Tensor | None]) -> None:
+    """Attributes of the examples have as many rows as there are examples; those of the samples one dimension."""
+    main = values["mean" if kind == "RegressionPredictions" else "log_probs"]
+    assert main is not None
+    least = 2 if kind == "Predictions" else 1
+    if main.dim() < least or not main.is_floating_point():
+        shape = f"dtype {main.dtype} and shape {tuple(main.shape)}"
+        raise FileFormatError(f"{path}: {where} has {shape} and must have {least} dimensions of floats; {CURE}")
+    for name, value in values.items():
+        if value is None or name.startswith("sample_") or name == "nll_by_samples":
+            continue
+        if value.dim() == 0 or len(value) != len(main):
+            shape = f"shape {tuple(value.shape)}"
+            raise FileFormatError(f"{path}: {where} has {name} of {shape} for {len(main)} examples; {CURE}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from varlearn import train
-from varlearn.files.checked_json import read_json
+from varlearn.files.metrics_file import read_metrics
 from varlearn.recipes.tables import Line, Table
 from varlearn.train.config import Run
 
@@ -131,7 +131,7 @@ def _job(line: Line, seed: int, out: Path) -> Job:
 
 
 def _scores(job: Job, path: tuple[str, ...]) -> dict[str, Any]:
-    values = read_json(train.RunFolder(job.out).metrics)
+    values = read_metrics(train.RunFolder(job.out).metrics)
     for key in path:
         values = values[key]
     return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -11,7 +11,8 @@ from torch import Tensor
 
 from varlearn.advice import Finding
 from varlearn.files.checked_json import Lines, read_json, read_json_lines
-from varlearn.files.formats import CorruptFileError
+from varlearn.files.formats import CorruptFileError, entry, rebuilding
+from varlearn.files.metrics_file import read_metrics
 from varlearn.methods import METHODS
 from varlearn.prediction import Predictions, load_predictions, score, score_ood
 from varlearn.prediction.predictions_file import AnyPredictions
@@ -131,21 +132,24 @@ def read_run(path: Path) -> RunResults:
         raise ValueError(f"{path} holds no run: config.json is missing; give the folder that varlearn train wrote to")
     predictions = path / "predictions.safetensors"
     found = load_predictions(predictions) if predictions.exists() else {}
-    config = _json(path / "config.json")
-    log, advice = _lines(path / "log.jsonl"), _json(path / "advice.json")
+    config = _sections(path / "config.json")
+    lines, advice = path / "log.jsonl", _json(path / "advice.json")
+    log = _lines(lines)
+    with rebuilding(path / "advice.json", "advice about a run"):
+        findings = tuple(Finding(**one) for one in advice.get("findings", ()))
     return RunResults(
         name=path.resolve().name,
         method=str(config.get("optim", {}).get("name", "")),
         predictions=found if isinstance(found, dict) else {},
-        metrics=_json(path / "metrics.json"),
+        metrics=_json(path / "metrics.json", read_metrics),
         config=config,
         env=_json(path / "env.json"),
-        log=log.records,
+        log=[record for record in log.records if entry(lines, record, "step", (int, float), "a record") is not None],
         damaged_lines=log.damaged,
         timing=_lines(path / "timing.jsonl").records,
         analysis=_json(path / "analysis.json"),
         facts=advice.get("facts", {}),
-        findings=tuple(Finding(**one) for one in advice.get("findings", ())),
+        findings=findings,
     )
 
 
@@ -168,10 +172,19 @@ def _lines(path: Path) -> Lines:
     return read_json_lines(path) if path.exists() else Lines([], [])
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _sections(path: Path) -> dict[str, Any]:
+    """A configuration, perhaps of a later version: its sections must be objects, whatever is in them."""
+    config = _json(path)
+    for name in ("optim", "model", "data", "train", "evaluate"):
+        if name in config:
+            entry(path, config, name, dict, "the configuration")
+    return config
+
+
+def _json(path: Path, read: Callable[[Path], dict[str, Any]] = read_json) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return read_json(path)
+        return read(path)
     except CorruptFileError as error:
         raise CorruptFileError(f"{error}; its stage writes it again") from error
