@@ -76,10 +76,12 @@ READERS = (
     Reader("log", "log", hostile_lines, _LOADS["log"]),
     Reader("settings, JSON", "config", hostile_document, _settings, (ValueError,), "settings.json", False),
     Reader("settings, TOML", "config", hostile_toml, _settings, (ValueError,), "settings.toml", False),
-    Reader("report, config", "config", hostile_document, _report),
-    Reader("report, metrics", "metrics", hostile_document, _report),
-    Reader("report, log", "log", hostile_lines, _report),
-    Reader("report, predictions", "predictions", hostile_sealed, _report),
+)
+REPORT_READERS = (  # they take turns
+    Reader("report", "config", hostile_document, _report),
+    Reader("report", "metrics", hostile_document, _report),
+    Reader("report", "log", hostile_lines, _report),
+    Reader("report", "predictions", hostile_sealed, _report),
 )
 
 
@@ -89,11 +91,13 @@ def cases(numbers: range, seed: int) -> Iterator[Outcome]:
         valid = {
             kind.name: [_written(folder / kind.file, kind, variant) for variant in range(_VARIANTS)] for kind in KINDS
         }
-        for reader in READERS:
+        for reader in (*READERS, *REPORT_READERS):
             _judged(reader, folder, valid[reader.kind][0], 0.0)  # imports what is imported late
         before = peak()
         for number in numbers:
-            reader, random = READERS[number % len(READERS)], chance(seed, number)
+            turn, place = divmod(number, len(READERS) + 1)
+            reader = READERS[place] if place < len(READERS) else REPORT_READERS[turn % len(REPORT_READERS)]
+            random = chance(seed, number)
             content = reader.make(random.choice(valid[reader.kind]), random)
             yield _judged(reader, folder, content, before, f"number {number}: ")
 
@@ -131,6 +135,6 @@ PART = Part(
     "No file makes a reader crash, hang, take more than 256 MiB, or execute anything; errors name the file",
     "files",
     short=4_000,
-    full=100_000 * len(READERS),
+    full=100_000 * (len(READERS) + 1),
     cases=isolated(cases),
 )

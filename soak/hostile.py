@@ -27,7 +27,7 @@ def value(random: Random) -> Any:
     """One hostile value; seldom a deep or a wide one."""
     draw = random.random()
     if draw < 0.01:
-        return deep(random.choice((50, 500)), random)
+        return deep(random.choice((10, 60)), random)
     if draw < 0.02:
         return dict.fromkeys(map(str, range(2000)), 0)
     return copy.deepcopy(random.choice(VALUES))

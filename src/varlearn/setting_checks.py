@@ -10,6 +10,7 @@ import reprlib
 from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -49,6 +50,17 @@ def positive(cure: str) -> Rule:
     return "> 0 and finite", lambda value: 0 < value < math.inf, cure
 
 
+@cache
+def hints_of(cls: type) -> dict[str, Any]:
+    """The types of a dataclass's fields, by name; evaluated once, because that takes longer than the checks.
+
+    >>> from varlearn.train.config import Evaluate
+    >>> hints_of(Evaluate)["samples"]
+    <class 'int'>
+    """
+    return get_type_hints(cls)
+
+
 def check(settings: Any, path: str) -> None:
     """Refuse a setting of the wrong type or outside its range; None is allowed where the type says so.
 
@@ -62,7 +74,7 @@ def check(settings: Any, path: str) -> None:
     ...
     ValueError: optim.ess=0.0 must be > 0 and finite; leave it out for the number of training examples
     """
-    hints, rules = get_type_hints(type(settings)), settings.RULES
+    hints, rules = hints_of(type(settings)), settings.RULES
     for field in fields(settings):
         name, value, hint = f"{path}{field.name}", getattr(settings, field.name), hints[field.name]
         if not fits(value, hint):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from varlearn.files import sealed
+from varlearn.files.formats import FileFormatError
 from varlearn.posterior import CorruptFileError
 from varlearn.prediction import (
     Predictions,
@@ -68,4 +69,21 @@ def test_damage_and_other_files_are_refused(path: Path) -> None:
         load_predictions(path)
     sealed.write(path, {}, {"format": "varlearn.predictions", "format_version": 9, "kind": "Predictions"})
     with pytest.raises(ValueError, match="format_version 9"):
+        load_predictions(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"log_probs": torch.ones(4)}, "must have 2 dimensions of floats"),
+        ({"log_probs": torch.ones(4, 3, dtype=torch.int64)}, "must have 2 dimensions of floats"),
+        ({"targets": torch.arange(5)}, r"targets of shape \(5,\) for 4 examples"),
+        ({"expected_entropy": torch.tensor(1.0)}, r"expected_entropy of shape \(\) for 4 examples"),
+    ],
+)
+def test_tensors_of_other_shapes_are_refused(path: Path, changes: dict[str, torch.Tensor], message: str) -> None:
+    save_predictions(EXAMPLES[0], path)
+    tensors, metadata = sealed.read(path)
+    sealed.write(path, tensors | {f"predictions/{name}": value for name, value in changes.items()}, metadata)
+    with pytest.raises(FileFormatError, match=message):
         load_predictions(path)

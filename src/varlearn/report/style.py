@@ -23,6 +23,7 @@ COLORS = ("#4c8dd6", "#e08b2f", "#3aa37c", "#c2589b", "#8d7ae0", "#8c8c8c")
 INK = "#010203"  # stands for the page's text colour: no other line or letter has it
 
 SETTINGS: dict[Any, Any] = {
+    "text.parse_math": False,  # names may have dollar signs
     "axes.axisbelow": True,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args
 
 from varlearn.files.checked_json import parse_json
 from varlearn.methods import Optim, named, settings_for
-from varlearn.setting_checks import Rule, at_least, check, positive, shortened
+from varlearn.setting_checks import Rule, at_least, check, hints_of, positive, shortened
 
 Schedule = Literal["cosine", "linear", "constant"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -214,7 +214,7 @@ def _plain(value: Any) -> Any:
 
 def _build(cls: type, values: dict[str, Any], path: str) -> Any:
     known = {f.name for f in fields(cls)}
-    hints = get_type_hints(cls)
+    hints = hints_of(cls)
     for key in values:
         if key not in known:
             near = get_close_matches(key[:100], known, n=1)
