@@ -45,7 +45,7 @@ needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C compiler")
 
 
 def has_triton() -> bool:
-    """Older interpreters fail with NumPy 2.4, and older compilers are called in another way; the kernels do not mind."""
+    """Older interpreters fail with NumPy 2.4, and older compilers are called in another way."""
     is_installed = importlib.util.find_spec("triton") is not None
     return is_installed and TorchVersion(metadata.version("triton")) >= "3.9"
 
