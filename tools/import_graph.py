@@ -268,7 +268,7 @@ LAYERS = {
     "core, files and types": ("core", "files", "types", "setting_checks"),
     "the library": ("batchnorm", "integrations", "methods", "metrics", "optim", "posterior", "prediction", "presets"),
     "data and models": ("data", "models"),
-    "runs": ("cli", "demo", "fitting", "recipes", "report", "train"),
+    "runs": ("cli", "demo", "fitting", "recipes", "report", "sklearn", "train"),
 }
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from varlearn import posterior as posteriors
+from varlearn.core.notebook import html_table
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import read_json, write_json
 from varlearn.files.formats import check_format, rebuilding
@@ -73,6 +74,22 @@ class Fitted:
             _AVERAGED: result._predict(posterior, held_out.loader, run.evaluate.samples),
         }
         return cls(model, posterior, predictor, run, records, found)
+
+    def __repr__(self) -> str:
+        return f"Fitted {self.run.model.name}: {', '.join(f'{name} {value}' for name, value in self._facts())}"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Fitted {self.run.model.name}", self._facts())
+
+    def _facts(self) -> list[tuple[str, str]]:
+        found, rows = self.predictor.look, [("task", self.task), ("method", self.run.optim.name)]
+        rows += [("training terms", f"{found.n:,}"), ("epochs", str(self.run.train.epochs))]
+        rows.append(("posterior", repr(self.posterior)))
+        if self.noise is not None:
+            rows.append(("noise from", self.noise.source))
+        if self.validation:
+            rows.append(("held-out", repr(self.validation[_AVERAGED])))
+        return rows
 
     @property
     def task(self) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from varlearn.advice import Finding, RunFacts, findings
 from varlearn.core import update
+from varlearn.core.notebook import html_table
 from varlearn.core.shards import local
 from varlearn.optim.objective import HasPosterior
 from varlearn.optim.prior_widths import mean_squares
@@ -21,7 +22,7 @@ from varlearn.optim.sampling.members import Members
 _SAMPLED = 1 << 16  # entries of a parameter that quantiles are taken of, at least
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GroupDiagnostics:
     """One parameter group after some steps; floats, ready for a log. The curvature is h for IVON, B vhat for VAdamW.
 
@@ -82,6 +83,18 @@ class GroupDiagnostics:
     converted: int
     advice: str | None
     findings: tuple[Finding, ...]
+
+    def __repr__(self) -> str:
+        rows = (f"{name} {value}" for name, value in self._rows())
+        return f"{type(self).__name__} of {self.params:,} parameters: {', '.join(rows)}"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.params:,} parameters", self._rows())
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("step", str(self.step)), ("ess", f"{self.ess:.3g}"), ("mean sigma", f"{self.std_mean:.3g}")]
+        rows += [("sigma / weights", f"{self.noise_ratio:.3g}"), ("decided by data", f"{self.effective_params:.3g}")]
+        return [*rows, ("advice", self.advice or "none")]
 
 
 @torch.no_grad()

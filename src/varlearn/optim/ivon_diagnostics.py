@@ -18,7 +18,7 @@ from varlearn.optim.ranks.fsdp import combined
 from varlearn.optim.sampling.members import Members
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class IVONDiagnostics(GroupDiagnostics):
     """One parameter group of IVON after some steps.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.draw import uniform
+from varlearn.posterior.notebook_table import posterior_table
 from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Posterior, Seed
 
@@ -37,6 +38,9 @@ class Point:
 
     def __repr__(self) -> str:
         return f"Point over {size_of(self.mean)}"
+
+    def _repr_html_(self) -> str:
+        return posterior_table(self)
 
     @property
     def std(self) -> Params:
@@ -106,6 +110,9 @@ class Mixture:
     def __repr__(self) -> str:
         kinds = ", ".join(sorted({type(component).__name__ for component in self.components}))
         return f"Mixture of {len(self.components)} ({kinds}) over {size_of(self.components[0].mean)}"
+
+    def _repr_html_(self) -> str:
+        return posterior_table(self)
 
     @property
     def mean(self) -> Params:

@@ -14,6 +14,7 @@ from varlearn.core.shards import whole
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import normals_by_name
+from varlearn.posterior.notebook_table import posterior_table
 from varlearn.posterior.optimizers import read_optimizer
 from varlearn.posterior.origin import Origin
 from varlearn.posterior.tensors import LARGEST, cast, check_means, check_names, checked_temperature, size_of
@@ -88,6 +89,9 @@ class DiagGaussian:
         ess = " and ".join(f"{value:g}" for value in sorted(set(self.ess.values())))
         temperature = "" if self.temperature == 1 else f", temperature {self.temperature:g}"
         return f"DiagGaussian over {size_of(self.mean)}, ess {ess}{temperature}"
+
+    def _repr_html_(self) -> str:
+        return posterior_table(self)
 
     @classmethod
     def from_optimizer(

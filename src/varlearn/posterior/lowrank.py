@@ -12,6 +12,7 @@ from torch import Tensor
 from varlearn.posterior.binding import full_state
 from varlearn.posterior.discrete import Point
 from varlearn.posterior.draw import FACTORS, normals, normals_by_name
+from varlearn.posterior.notebook_table import posterior_table
 from varlearn.posterior.origin import Origin
 from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Seed
@@ -60,6 +61,9 @@ class LowRankGaussian:
 
     def __repr__(self) -> str:
         return f"LowRankGaussian over {size_of(self.mean)}, rank {self.rank}"
+
+    def _repr_html_(self) -> str:
+        return posterior_table(self)
 
     @property
     def rank(self) -> int:

@@ -14,11 +14,12 @@ from varlearn.prediction.gather import Batches, SampleBatches, as_floats, check_
 from varlearn.prediction.loader_batches import Unpack
 from varlearn.prediction.sample_curve import SampleCurve
 from varlearn.prediction.sample_loop import Request, run
+from varlearn.prediction.short_text import ShortText
 from varlearn.types import Posterior, Sampler
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions(ShortText):
     """The averaged predictive p(y | x) = sum_s w_s p_s(y | x) of N examples over C classes, on the CPU.
 
     Attributes:

@@ -15,14 +15,15 @@ from varlearn.prediction.gather import Batches, as_floats, check_numbers
 from varlearn.prediction.loader_batches import Unpack
 from varlearn.prediction.sample_curve import SampleCurve
 from varlearn.prediction.sample_loop import Request, run
+from varlearn.prediction.short_text import ShortText
 from varlearn.types import Posterior, Sampler
 
 IGNORE = -100  # PyTorch's and Hugging Face's mark of tokens that are not scored
 _CHUNK = 1 << 24  # logits that are turned into float32 at once
 
 
-@dataclass(frozen=True, eq=False)
-class TokenPredictions:
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenPredictions(ShortText):
     """What the averaged predictive says about the M scored tokens of N sequences, on the CPU.
 
     Attributes:

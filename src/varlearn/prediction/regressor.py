@@ -16,11 +16,12 @@ from varlearn.prediction.gather import Batches, SampleBatches, as_floats, check_
 from varlearn.prediction.loader_batches import Unpack
 from varlearn.prediction.sample_curve import SampleCurve
 from varlearn.prediction.sample_loop import Request, run
+from varlearn.prediction.short_text import ShortText
 from varlearn.types import Posterior, Sampler
 
 
-@dataclass(frozen=True, eq=False)
-class RegressionPredictions:
+@dataclass(frozen=True, eq=False, repr=False)
+class RegressionPredictions(ShortText):
     """The predictive sum_s w_s N(f_s(x), noise_s(x)) of N examples, on the CPU.
 
     Attributes:
