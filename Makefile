@@ -23,7 +23,7 @@ export MALLOC_TRIM_THRESHOLD_ ?= 17179869184
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-slow demo bench bench-dist soak soak-full graph dist test-pythons check lint format clean
+.PHONY: help setup test test-slow demo bench bench-dist soak soak-full graph docs dist test-pythons check lint format clean
 
 help: ## List these targets
 	@echo "usage: make <target>"
@@ -52,6 +52,10 @@ soak-full: $(READY) ## The same with the full figures: many hours; repeat the co
 
 graph: $(READY) ## Draw the imports again: docs/imports.svg and docs/imports-optim.svg
 	@$(PY) -m tools.import_graph
+
+docs: $(READY) ## Build the documentation site in site/; a broken link is an error
+	@$(PIP) install --quiet --constraint constraints.txt -e '.[docs]'
+	@$(PY) -m zensical build --clean --strict
 
 bench-dist: $(READY) ## Time a step of IVON and of AdamW on two processes, DDP and FSDP2
 	@$(PY) -m benchmarks.dist $(ARGS)

@@ -1,0 +1,34 @@
+"""The documentation site: its navigation and the pages are the same set, and it builds without a warning."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+
+
+def pages_in_navigation() -> list[str]:
+    nav = (REPO / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2].partition("\n\n")[0]
+    return re.findall(r": (\S+\.md)$", nav, flags=re.MULTILINE)
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    docs = REPO / "docs"
+    there = sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
+    assert sorted(pages_in_navigation()) == there
+
+
+@pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="zensical is not installed: `make docs` does")
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    for name in ("mkdocs.yml", "src", "tools"):
+        (tmp_path / name).symlink_to(REPO / name)
+    shutil.copytree(REPO / "docs", tmp_path / "docs")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--strict"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "VAdamW" in (tmp_path / "site" / "api" / "optim" / "index.html").read_text(encoding="utf-8")
