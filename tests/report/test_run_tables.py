@@ -1,6 +1,7 @@
 """Time and memory beside AdamW, and settings beside the preset."""
 
 import re
+from dataclasses import replace
 
 from varlearn import presets
 from varlearn.report.run_results import RunResults
@@ -39,6 +40,9 @@ def test_settings_beside_the_preset() -> None:
     assert found["optim.lr"] == ["7 ", f"preset {usual['lr']:g}"]
     assert found["optim.ess"] == [f"{usual['ess']:.6g}"]
     assert "train.epochs" not in found  # not of the method, and all runs have the same
+    clipped = replace(run, config={**config, "optim": {**optim, "rescale_lr": False}})
+    rows = {row[0]: row[1:] for row in cells(settings_table(grouped([clipped])))}
+    assert rows["optim.lr"][1] == f"preset {presets.short_run(n=1_000, steps=500, like='adamw')['lr']:g}"
     other = RunResults("y", "sgd", config={**config, "train": {"epochs": 2}, "optim": {"name": "sgd"}})
     both = dict((row[0], row[1:]) for row in cells(settings_table(grouped([run, other]))))
     assert both["train.epochs"] == ["1", "2"]

@@ -54,7 +54,8 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; padding: 0; margin:
 .findings .warning {{ border-color: var(--warn); }}
 .findings b:first-child {{ margin-right: .35rem; }}
 .wide {{ position: relative; overflow-x: auto; margin: 0 0 1.4rem; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }}
+table {{ min-width: min(100%, 32rem); border-collapse: collapse; font-variant-numeric: tabular-nums;
+  font-size: .95rem; }}
 caption {{ text-align: left; font-size: .9rem; padding-bottom: .45rem; max-width: min(46rem, calc(100vw - 2.2rem));
   position: sticky; left: 0; }}
 th, td {{ padding: .42rem 1.15rem .42rem 0; border-bottom: 1px solid var(--line); text-align: left;

@@ -72,7 +72,8 @@ def _expected(run: RunResults) -> dict[str, Any]:
     """The settings of `presets.short_run` for IVON, if its arguments are known; other methods have no preset."""
     n, steps = run.facts.get("n") or run.analysis.get("facts", {}).get("n"), run.facts.get("steps") or _steps(run)
     if run.method == "ivon" and n and steps:
-        values = presets.short_run(n=n, steps=steps)
+        rescaled = run.config.get("optim", {}).get("rescale_lr", True)
+        values = presets.short_run(n=n, steps=steps, like="sgd" if rescaled else "adamw")
         found = {f"optim.{key}": values[name] for key, name in PRESET_KEYS.items() if name in values}
         return found | {"optim.beta1": values["betas"][0], "optim.beta2": values["betas"][1]}
     return {}

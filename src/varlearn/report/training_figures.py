@@ -31,8 +31,7 @@ def training_figures(groups: Sequence[Group]) -> list[str]:
         def points(run: RunResults, key: str = key, split: str = split) -> Points:
             return log_points(run, "eval", key, split=split)
 
-        if any(len(points(run)) > 1 for group in groups for run in group.runs):
-            drawn.append(_figure(title, caption, groups, points, word, key != "accuracy"))
+        drawn.append(_figure(title, caption, groups, points, word, key != "accuracy"))
     drawn.append(
         _figure(
             "Mean sigma",
@@ -67,11 +66,11 @@ def log_points(run: RunResults, *keys: str, split: str | None = None) -> Points:
 def _figure(
     title: str, caption: str, groups: Sequence[Group], points: Callable[[RunResults], Points], y: str, log: bool
 ) -> str:
-    """The mean over seeds of each group, with the range of the seeds around it."""
+    """The mean over seeds of each group, with the range of the seeds around it; nothing for single points."""
     curves = [_over_seeds(group, [points(run) for run in group.runs]) for group in groups]
     values = [value for curve in curves for _, value in curve.points]
     steps = [step for curve in curves for step, _ in curve.points]
-    if not values:
+    if all(len(curve.points) < 2 for curve in curves):
         return ""
     if any(len(group.runs) > 1 for group in groups):
         caption += " Line: mean over seeds. Band: all seeds."
