@@ -69,6 +69,8 @@ def test_texts_and_rows_are_shown_escaped() -> None:
     run = RunResults("x", "sgd", {"test/mean": numbers}, analysis={"examples": {"kind": "table", "sets": sets}})
     html = extreme_examples(all_series(grouped([run])))
     assert "2 ± 2" in html
+    rows = extreme_examples(all_series(grouped([classifier("sgd", [0.8], row=[0.25])])))
+    assert "<td>cat (80%) or &lt;dog&gt; (20%)</td>" in rows
     assert "0.25, −1" in html
 
 

@@ -18,6 +18,7 @@ from varlearn.files.checked_json import read_json, write_json
 from varlearn.files.formats import check_format, rebuilding
 from varlearn.fitting.first_look import Look
 from varlearn.fitting.own_batches import OwnBatches
+from varlearn.fitting.page_analysis import page_analysis
 from varlearn.fitting.target_units import TargetUnits
 from varlearn.fitting.task_predictor import Noise, TaskPredictor
 from varlearn.methods import named
@@ -28,6 +29,7 @@ from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.evaluate import finite
 from varlearn.train.log import JsonLines
+from varlearn.train.run_advice import advise_run
 from varlearn.train.run_folder import RunFolder
 
 FORMAT, FORMAT_VERSION = "varlearn.fitted", 1
@@ -146,15 +148,20 @@ class Fitted:
         """
         from varlearn.report import write_report
 
-        found, shown = dict(self.validation), "held-out"
+        found, shown, analysis = dict(self.validation), "held-out", {}
         if data is not None:
             loader, shown = _batches(data), "test"
             found = {_AT_MEAN: self._predict(self.posterior.at_mean(), loader, 1), _AVERAGED: self.predict(data)}
+            analysis = page_analysis(
+                self.model, self.posterior, self.predictor, loader, found[_AVERAGED], self.run.seed
+            )
         if not found:
             raise ValueError("there are no data to show: fit had no val_loader; pass data=test_loader to report()")
         with tempfile.TemporaryDirectory() as place:
             folder = RunFolder(Path(place, f"{self.run.model.name} on {shown} data"))
             self._write_run(folder, found)
+            write_json(folder.analysis, finite(analysis))
+            advise_run(folder.out)
             page = write_report([folder.out], Path(place, "page"))
             with writing(Path(path)):
                 Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ from torch import Tensor
 from varlearn import metrics
 from varlearn.prediction import Predictions, RegressionPredictions
 from varlearn.prediction.extremes import loss_per_example, most_uncertain, worst
+from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.report.axis_scale import short
 from varlearn.report.page import key, table
 from varlearn.report.series import Series
@@ -84,33 +85,41 @@ def extreme_examples(series: Sequence[Series]) -> str:
     return ""
 
 
-def _listed(kept: Mapping[int, dict[str, Any]], predictions: object, classes: Sequence[str], note: str) -> str:
-    losses = loss_per_example(predictions)  # type: ignore[arg-type]
-    if isinstance(predictions, RegressionPredictions):
-        rows = []
-        for number, content in kept.items():
-            mean, std = float(predictions.mean.flatten()[number]), float(predictions.std.flatten()[number])
-            target = "–" if predictions.targets is None else short(float(predictions.targets.flatten()[number]))
-            loss = "–" if losses is None else short(float(losses[number]))
-            values = ", ".join(short(value) for value in content.get("row", ())[:COLUMNS])
-            rows.append([f"{number}", f"{short(mean)} ± {short(std, 2)}", target, loss, values])
-        columns = ["test example", "prediction", "target", "loss", f"inputs (first {COLUMNS}, standardised)"]
-        return table(columns, rows, note)
+def _listed(kept: Mapping[int, dict[str, Any]], predictions: AnyPredictions, classes: Sequence[str], note: str) -> str:
+    """Rows of a table as a table, images and texts as cards."""
+    losses = loss_per_example(predictions)
+    loss = {number: "–" if losses is None else short(float(losses[number])) for number in kept}
+    if any("row" in content for content in kept.values()):
+        rows = [
+            [f"{number}", *_prediction(predictions, number, classes), loss[number], _row(content)]
+            for number, content in kept.items()
+        ]
+        return table(["example", "prediction", "target", "loss", f"inputs (first {COLUMNS})"], rows, note, words=2)
     cards = []
     for number, content in kept.items():
-        loss = "" if losses is None else f" Loss {short(float(losses[number]))}."
-        words = ""
-        if isinstance(predictions, Predictions):
-            guesses = _guesses(predictions.log_probs[number], classes)
-            words = "Says " + " or ".join(f"{name} ({percent})" for name, percent, _ in guesses)
-            if predictions.targets is not None:
-                words += f"; it is {_name(classes, int(predictions.targets[number]))}"
-            words += "."
+        said, target = _prediction(predictions, number, classes)
+        words = f"Says {said}; it is {target}. " if said else ""
         image = _image(content, f"test example {number}")
         text = f"<p>{escape(content['text'])}</p>" if "text" in content else ""
-        cards.append(f"<li>{image}{text}{escape(words + loss)}</li>")
+        cards.append(f"<li>{image}{text}{escape(words)}Loss {loss[number]}.</li>")
     large = " large" if any("text" in content for content in kept.values()) else ""
     return f'<p class="note">{escape(note)}</p><ul class="cards{large}">{"".join(cards)}</ul>'
+
+
+def _prediction(predictions: AnyPredictions, number: int, classes: Sequence[str]) -> tuple[str, str]:
+    """What is predicted for an example, and its target, in words; empty for texts to be continued."""
+    if isinstance(predictions, RegressionPredictions):
+        mean, std = float(predictions.mean.flatten()[number]), float(predictions.std.flatten()[number])
+        target = "–" if predictions.targets is None else short(float(predictions.targets.flatten()[number]))
+        return f"{short(mean)} ± {short(std, 2)}", target
+    if not isinstance(predictions, Predictions):
+        return "", ""
+    said = " or ".join(f"{name} ({percent})" for name, percent, _ in _guesses(predictions.log_probs[number], classes))
+    return said, "–" if predictions.targets is None else _name(classes, int(predictions.targets[number]))
+
+
+def _row(content: Mapping[str, Any]) -> str:
+    return ", ".join(short(value) for value in content.get("row", ())[:COLUMNS])
 
 
 def _says(one: Series, log_probs: Tensor, classes: Sequence[str]) -> str:

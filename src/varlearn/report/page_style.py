@@ -88,6 +88,7 @@ figcaption {{ font-size: .88rem; line-height: 1.45; margin-top: .5rem; }}
 .panels {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr));
   gap: .7rem .9rem; }}
 @media (min-width: 48rem) {{ .panels {{ grid-template-columns: repeat(auto-fit, minmax(11.5rem, 1fr)); }} }}
+.panels > div {{ max-width: 26rem; }}
 .panels h4 {{ font-size: .82rem; font-weight: 600; margin: .3rem 0 .1rem; overflow-wrap: anywhere; line-height: 1.3; }}
 .plot {{ width: 100%; height: auto; display: block; overflow: visible; margin-top: .35rem; }}
 .plot text {{ font-size: 12.5px; fill: var(--soft); font-variant-numeric: tabular-nums; }}

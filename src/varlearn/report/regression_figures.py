@@ -66,7 +66,7 @@ def interval_figure(series: Sequence[Series]) -> str:
         f"Lines: 90% intervals of up to {SHOWN} test examples. Dots: their targets, gray where they lie outside. One "
         "in ten should."
     )
-    width = "double" if len(panels) < 4 else "all"
+    width = "" if len(panels) == 1 else "double" if len(panels) < 4 else "all"
     return figure("Intervals", panel_grid(panels, x, y), caption, width=width)
 
 

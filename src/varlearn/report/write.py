@@ -122,12 +122,17 @@ def _title(groups: Sequence[Group]) -> str:
     labels = list(dict.fromkeys(run.label for group in groups for run in group.runs))
     methods = ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
     places = dict.fromkeys(
-        f"{run.config['model'].get('name')} on {run.config['data'].get('name')}"
+        f"{run.config['model'].get('name')} on {_data_name(run)}"
         for group in groups
         for run in group.runs
         if "model" in run.config and "data" in run.config
     )
     return f"{methods}: {', '.join(places)}" if 0 < len(places) <= 2 else methods
+
+
+def _data_name(run: RunResults) -> str:
+    name = run.config["data"].get("name")
+    return "your data" if name == "own" else str(name)
 
 
 def _note(runs: Sequence[RunResults], groups: Sequence[Group]) -> str:

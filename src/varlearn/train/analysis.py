@@ -104,7 +104,7 @@ def _content(run: Run, examples: Examples, name: str, number: int, root: Path | 
     match examples.kind:
         case "image":
             pixels = inputs.decode(index)[0] if isinstance(inputs, ImageFiles) else inputs[number]
-            return {"png": base64.b64encode(png(_small(pixels))).decode()} if len(pixels) in (1, 3) else {}
+            return image_content(pixels)
         case "table":
             assert isinstance(inputs, Tensor)
             return {"row": [round(value, 4) for value in inputs[number].tolist()]}
@@ -117,6 +117,18 @@ def _content(run: Run, examples: Examples, name: str, number: int, root: Path | 
             start = number * run.data.context
             return {"text": Bytes().decode(inputs[start : start + run.data.context].tolist())[:LETTERS]}
     return {}
+
+
+def image_content(pixels: Tensor) -> dict[str, str]:
+    """An image as PNG in base64, at most SIDE pixels wide and high; nothing for other than 1 or 3 channels.
+
+    Args:
+        pixels: uint8 (C, H, W).
+
+    >>> list(image_content(torch.zeros(1, 8, 8, dtype=torch.uint8)))
+    ['png']
+    """
+    return {"png": base64.b64encode(png(_small(pixels))).decode()} if len(pixels) in (1, 3) else {}
 
 
 def _small(pixels: Tensor) -> Tensor:
