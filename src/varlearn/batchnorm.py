@@ -64,3 +64,27 @@ def recalibrate_batchnorm(
             layer.momentum = momentum
         for module, mode in modes.items():
             module.training = mode
+
+
+def uncalibrated_layers(model: nn.Module, steps: int) -> int:
+    """How many BatchNorm layers have statistics that were gathered in training: from at least `steps` batches.
+
+    `recalibrate_batchnorm` begins to count anew. A recalibration with as many batches as the run had steps is not
+    noticed.
+
+    Args:
+        model: the network.
+        steps: optimizer steps of the run.
+
+    >>> model = nn.BatchNorm1d(1)
+    >>> for _ in range(3):
+    ...     _ = model(torch.tensor([[1.0], [3.0]]))
+    >>> uncalibrated_layers(model, steps=3)
+    1
+    >>> recalibrate_batchnorm(model, [torch.tensor([[1.0], [3.0]])])
+    >>> uncalibrated_layers(model, steps=3)
+    0
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
+    counts = [layer.num_batches_tracked for layer in layers if layer.num_batches_tracked is not None]
+    return sum(int(count) >= steps > 0 for count in counts)

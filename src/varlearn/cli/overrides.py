@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import Field, field, fields, is_dataclass, make_dataclass
+from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
@@ -179,7 +180,7 @@ def _toml(text: str) -> dict[str, Any]:
         import tomllib
     else:
         try:
-            import tomli as tomllib  # pyright: ignore[reportMissingImports]
+            tomllib = import_module("tomli")
         except ModuleNotFoundError:
             raise ImportError("Python 3.10 reads no TOML by itself; pip install tomli, or give a JSON file") from None
     return tomllib.loads(text)

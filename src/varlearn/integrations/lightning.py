@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from varlearn.integrations.wrapped import diagnostics, posterior_of, variational, warn_of_clipping
+from varlearn.advice import RunFacts
+from varlearn.integrations.wrapped import diagnostics, log_advice, posterior_of, variational, warn_of_clipping
 from varlearn.metrics import accuracy, ece, nll
 from varlearn.optim.variational import VariationalOptimizer
 from varlearn.prediction import predict
@@ -29,6 +30,7 @@ def ivon_callback(samples: int = 0, seed: int = 0) -> Callback:
 
     - Every micro-batch of a step is taken at one sample; validation, checkpoints and an exception see the mean.
     - The optimizer's `diagnostics()` are logged at the end of each epoch, as "ivon/0/hess_mean" and so on.
+    - At the end of training, advice is logged as warnings of the logger "varlearn" if something is wrong.
     - With `samples` > 0, validation also logs "averaged_nll", "averaged_accuracy" and "averaged_ece" of the validation
       loader, and the same at the mean as "at_mean_nll" and so on. The module's `forward` must return logits, and
       batches be pairs (inputs, targets) or mappings with "labels".
@@ -70,6 +72,10 @@ class _Hooks(_Base):
         _show_mean(trainer)
         for optimizer in _optimizers(trainer):
             pl_module.log_dict(diagnostics(optimizer))
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for optimizer in _optimizers(trainer):
+            log_advice(optimizer, pl_module, RunFacts(), first=trainer.is_global_zero)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         _show_mean(trainer)

@@ -25,8 +25,10 @@ from varlearn.integrations.peft import is_peft_model, load_adapter_posterior
 from varlearn.integrations.wrapped import (
     POSTERIOR_FILE,
     diagnostics,
+    log_advice,
     posterior_of,
     save_posterior,
+    trainer_facts,
     variational,
     warn_of_clipping,
 )
@@ -262,7 +264,9 @@ class PosteriorTrainer(_Base):
 
 
 def diagnostics_callback(trainer: Trainer) -> TrainerCallback:
-    """A callback that logs the optimizer's `diagnostics()` whenever the Trainer logs its training loss.
+    """A callback that logs the optimizer's `diagnostics()` whenever the Trainer logs its training loss, and advice.
+
+    At the end of training, what is wrong is logged as warnings of the logger "varlearn"; see `varlearn.advice`.
 
     Names are "ivon/0/hess_mean" or "vadamw/0/effective_params" and so on, 0 being the parameter group; see
     `varlearn.optim.GroupDiagnostics` and `varlearn.optim.IVONDiagnostics`.
@@ -277,5 +281,10 @@ def diagnostics_callback(trainer: Trainer) -> TrainerCallback:
             optimizer = variational(trainer.optimizer)
             if optimizer is not None and "loss" in kwargs["logs"]:
                 trainer.log(diagnostics(optimizer))
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            optimizer = variational(trainer.optimizer)
+            if optimizer is not None:
+                log_advice(optimizer, kwargs["model"], trainer_facts(state), first=state.is_world_process_zero)
 
     return Diagnostics()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from torch import nn
 
+from varlearn.advice import Finding, RunFacts, findings
+from varlearn.batchnorm import uncalibrated_layers
 from varlearn.integrations.peft import adapter_posterior, is_peft_model, save_adapter_posterior
 from varlearn.optim import VAdamW
 from varlearn.optim.variational import VariationalOptimizer
@@ -17,6 +20,8 @@ from varlearn.posterior.binding import unwrap
 from varlearn.types import Posterior
 
 POSTERIOR_FILE = "posterior.safetensors"
+
+_log = logging.getLogger("varlearn")
 
 
 def variational(optimizer: Any) -> VariationalOptimizer | None:
@@ -94,6 +99,57 @@ def diagnostics(optimizer: Any) -> dict[str, float]:
         for name, value in group.items()
         if name not in ("advice", "findings")
     }
+
+
+def log_advice(
+    optimizer: VariationalOptimizer, model: nn.Module, known: RunFacts, *, first: bool = True
+) -> tuple[Finding, ...]:
+    """Log what is wrong with a finished training, as warnings of the logger "varlearn"; returns the findings.
+
+    All ranks call it, because shards are diagnosed together.
+
+    Args:
+        optimizer: IVON or VAdamW, whose `diagnostics()` are judged.
+        model: whose BatchNorm layers are looked at.
+        known: what the framework knows, e.g. the losses.
+        first: whether this rank is the one that logs.
+
+    >>> import torch
+    >>> from varlearn import VAdamW
+    >>> net = nn.Linear(1, 1)
+    >>> opt = VAdamW(net.parameters(), lr=0.1, n=1_000, batch_size=10, ess=1.0)
+    >>> with opt.sampled_params():
+    ...     pass
+    >>> [finding.code for finding in log_advice(opt, net, RunFacts())]
+    ['ess_far_from_n']
+    """
+    groups = optimizer.diagnostics()  # type: ignore[attr-defined]
+    step = max([group.step for group in groups], default=0)
+    layers = uncalibrated_layers(model, step)
+    facts = replace(known, batchnorm_layers=layers, batchnorm_recalibrated=False if layers else None)
+    every = [*(finding for group in groups for finding in group.findings), *findings(facts)]
+    found = tuple({finding.code: finding for finding in every}.values())
+    for finding in found if first else ():
+        _log.warning("%s", finding)
+    return found
+
+
+def trainer_facts(state: Any) -> RunFacts:
+    """What the log of Hugging Face's Trainer says about a training.
+
+    Args:
+        state: a `TrainerState`.
+    """
+    losses = [float(record["loss"]) for record in state.log_history if "loss" in record]
+    rates = [float(record["learning_rate"]) for record in state.log_history if "learning_rate" in record]
+    return RunFacts(
+        step=state.global_step,
+        steps=state.max_steps,
+        lr=rates[-1] if rates else None,
+        lr_peak=max(rates, default=None),
+        loss_first=losses[0] if losses else None,
+        loss_last=losses[-1] if losses else None,
+    )
 
 
 def warn_of_clipping(optimizer: VariationalOptimizer, setting: str, off: str, scaled: bool = False) -> None:
