@@ -1,6 +1,5 @@
 """`varlearn.fit` against the loop that a user would write, resumed, with every method and of every task."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import varlearn
 from tests.fitting.small_data import classes, loader, network, numbers
 from varlearn.fitting import pass_seed
 from varlearn.methods import METHODS
+from varlearn.optim import warmup_cosine
 from varlearn.train.run_errors import NonFiniteLossError
 
 FEW = {"samples": 4, "progress": False}
@@ -27,20 +27,15 @@ def test_the_same_seeds_by_hand_give_the_same_bits() -> None:
 
     model = network()
     opt = varlearn.VAdamW.for_loader(model, data, epochs=5, seed=0)
-    peak, steps = opt.param_groups[0]["lr"], 5 * len(data)
-    warmup, step = int(0.05 * steps), 0
+    schedule = warmup_cosine(opt)
     for number in range(5):
         torch.manual_seed(pass_seed(0, number))
         for inputs, targets in data:
-            done = (step - warmup) / (steps - warmup)
-            factor = step / warmup if step < warmup else 0.5 * (1.0 + math.cos(math.pi * done))
-            for group in opt.param_groups:
-                group["lr"] = peak * factor
             with opt.sampled_params(train=True):
                 opt.zero_grad()
                 cross_entropy(model(inputs), targets).backward()
             opt.step()
-            step += 1
+            schedule.step()
     posterior = varlearn.DiagGaussian.from_optimizer(model, opt)
     posterior = varlearn.calibrate(model, posterior, held_out, samples=4, seed=0)
 

@@ -31,7 +31,6 @@ from varlearn.train.tasks import mean_loss
 from varlearn.train.training import Training
 from varlearn.train.training_parts import Loss, TrainingParts
 
-_WARMUP = 0.05  # of the steps
 _MOST_BATCHNORM = 2_000  # examples that BatchNorm's statistics are computed from
 
 
@@ -59,8 +58,8 @@ def fit(
     standardized targets, with a noise variance that follows its errors. Its noise is estimated from the validation
     data; without them from a tenth of the training data, which is held out for that.
 
-    The call is a thin layer over public parts: with `VAdamW.for_loader`, a cosine and `calibrate`, the same seeds give
-    the same bits. The caller's random state is not touched. The model has the mean weights afterwards.
+    The call is a thin layer over public parts: with `VAdamW.for_loader`, `warmup_cosine` and `calibrate`, the same
+    seeds give the same bits. The caller's random state is not touched. The model has the mean weights afterwards.
 
     Args:
         model: any network, with its initial weights, on the device to train on. It returns logits (B, C), values, a
@@ -131,7 +130,7 @@ def _run(model: nn.Module, data: Arrangement, epochs: int, optim: Optim, evaluat
         model=Model(type(model).__name__, max(1, data.look.classes)),
         data=Data("own", batch_size=data.look.batch_size, augment=False),
         optim=optim,
-        train=Train(epochs=epochs, warmup=int(_WARMUP * steps), log_every=max(1, min(50, steps // 20))),
+        train=Train(epochs=epochs, log_every=max(1, min(50, steps // 20))),
         evaluate=evaluate,
     )
 
