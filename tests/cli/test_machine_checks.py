@@ -49,16 +49,21 @@ def test_a_native_engine_that_is_wrong_is_broken(
 @needs_triton
 def test_the_kernels_of_a_device_are_compared_with_the_reference() -> None:
     """In the interpreter: the device is the CPU."""
-    first, second = machine_checks.kernels_on(CPU)
-    assert "equal to the reference" in first.found
-    assert {first.what, second.what} == {f"Triton kernels of {name} on cpu" for name in ("ivon", "vadamw")}
-    assert not first.is_broken
-    assert not first.cure
+    checks = list(machine_checks.kernels_on(CPU))
+    assert [check.what for check in checks] == [
+        f"Triton kernels of {name}, {dtype}, on cpu"
+        for name in ("ivon", "vadamw")
+        for dtype in ("float32", "bfloat16", "float16")
+    ]
+    for check in checks:
+        assert "equal to the reference" in check.found
+        assert not check.is_broken
+        assert not check.cure
     triton_engine.problem_on.cache_clear()
 
 
 def test_kernels_that_differ_are_broken_and_have_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule: "its kernels differ")
+    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule, dtype: "its kernels differ")
     for check in machine_checks.kernels_on(GPU):
         assert check.is_broken
         assert "differ" in check.found

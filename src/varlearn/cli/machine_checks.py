@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -87,12 +88,12 @@ def _triton(devices: list[torch.device]) -> Check:
 
 
 def kernels_on(device: torch.device) -> Iterator[Check]:
-    """The kernels of each rule on a device, compared with the loop there."""
-    for name, rule in triton_engine.RULES.items():
-        what = f"Triton kernels of {name} on {device}"
-        problem = triton_engine.problem_on(device, name)
+    """The kernels of each rule and dtype on a device, compared with the loop there."""
+    for (name, rule), dtype in product(triton_engine.RULES.items(), triton_engine.DTYPES):
+        what = f"Triton kernels of {name}, {str(dtype).removeprefix('torch.')}, on {device}"
+        problem = triton_engine.problem_on(device, name, dtype)
         if problem is None:
-            difference = triton_engine.difference_from_loop(device, rule)
+            difference = triton_engine.difference_from_loop(device, rule, dtype)
             yield Check(what, f"equal to the reference; the largest difference is {difference:.1e}")
         else:
             cure = (

@@ -36,7 +36,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(kernel.__name__)
 
     monkeypatch.setattr(triton_engine, "DEVICES", ("meta",))
-    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule: None)
+    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule, dtype: None)
     monkeypatch.setattr(state, "refuse_missing_values", lambda params: None)
     monkeypatch.setattr(Tensor, "data_ptr", lambda self: 4096 + 16 * id(self))
     monkeypatch.setattr(launching.Launcher, "run", record)
@@ -158,7 +158,7 @@ def member_on(device: str, dtype: torch.dtype = torch.float32, **wants: Any) -> 
 def _plain_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (triton_engine, foreach):
         monkeypatch.setattr(module, "PLAIN", (*PLAIN, FakeTensor))
-    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule: None)
+    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule, dtype: None)
 
 
 @pytest.mark.usefixtures("_plain_fakes")
@@ -174,7 +174,7 @@ def test_the_engine_of_a_gpu(wants: dict[str, Any], name: str, dtype: torch.dtyp
 
 @pytest.mark.usefixtures("_plain_fakes")
 def test_a_gpu_gets_foreach_where_triton_is_not_or_cannot_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule: "it is wrong")
+    monkeypatch.setattr(triton_engine, "problem_on", lambda device, rule, dtype: "it is wrong")
     with pytest.warns(UserWarning, match="not used on cuda:0: it is wrong"):
         assert choice.choose(member_on("cuda:0"), RULE) == "foreach"
     monkeypatch.setattr(triton_engine, "is_installed", lambda: False)

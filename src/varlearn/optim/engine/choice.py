@@ -36,7 +36,8 @@ def choose(member: Member, rule: Rule) -> str:
     if group["fused"] or (group["fused"] is None and group["foreach"] is None):
         if native_engine.supports(member, rule) and native_engine.load_or_warn():
             return "native"
-        if triton_engine.supports(member, rule) and triton_engine.is_right_or_warn(member.param.device, rule):
+        param = member.param
+        if triton_engine.supports(member, rule) and triton_engine.is_right_or_warn(param.device, rule, param.dtype):
             return "triton"
     return "foreach" if foreach.supports(member, rule) else "loop"
 

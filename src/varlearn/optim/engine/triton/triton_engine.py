@@ -20,7 +20,7 @@ from varlearn.optim.engine.plan import Member, Noise, Plan, StepSettings
 
 DEVICES = ("cuda",)  # what PyTorch calls the devices of CUDA and of ROCm
 RULES = {"ivon": update.RULE, "vadamw": vadamw.RULE}
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _TOLERANCE = 1e-5  # of the self-check: what is left of rounding after a draw and a step
 
 
@@ -37,7 +37,7 @@ def supports(member: Member, rule: Rule) -> bool:
     if rule.name not in RULES or param.device.type not in DEVICES:
         return False
     part = local(param)
-    if type(part) not in PLAIN or part.dtype not in _DTYPES or not is_dense(part):
+    if type(part) not in PLAIN or part.dtype not in DTYPES or not is_dense(part):
         return False
     if ("mean" in state) != (part.dtype is not torch.float32) or place(param, 0)[1] is not None:
         return False
@@ -60,11 +60,11 @@ def is_installed() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def is_right_or_warn(device: torch.device, rule: Rule) -> bool:
-    """Whether the kernels of a rule do on a device what the loop does there; else one warning for the device."""
+def is_right_or_warn(device: torch.device, rule: Rule, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether the kernels of a rule do on a device what the loop does there; else one warning for the problem."""
     if not is_installed():
         return False
-    problem = problem_on(device, rule.name)
+    problem = problem_on(device, rule.name, dtype)
     if problem is not None:
         _warn(device, problem)
     return problem is None
@@ -80,10 +80,10 @@ def _warn(device: torch.device, problem: str) -> None:
 
 
 @functools.cache
-def problem_on(device: torch.device, rule_name: str) -> str | None:
+def problem_on(device: torch.device, rule_name: str, dtype: torch.dtype = torch.float32) -> str | None:
     """Why the kernels of a rule cannot be used on a device, or None: they are compiled and compared with the loop."""
     try:
-        difference = difference_from_loop(device, RULES[rule_name])
+        difference = difference_from_loop(device, RULES[rule_name], dtype)
     except Exception as error:  # whatever the compiler or the driver raises
         first = str(error).strip().splitlines()
         return f"{type(error).__name__}: {first[0] if first else 'no message'}"
@@ -92,10 +92,11 @@ def problem_on(device: torch.device, rule_name: str) -> str | None:
     return None
 
 
-def difference_from_loop(device: torch.device, rule: Rule) -> float:
-    """The largest difference of any number after a draw and a step of a small float32 parameter, relative to 1 or more.
+def difference_from_loop(device: torch.device, rule: Rule, dtype: torch.dtype = torch.float32) -> float:
+    """The largest difference of any number after a draw and a step of a small parameter, relative to 1 or more.
 
-    The size has whole blocks and a part of one.
+    The size has whole blocks and a part of one. In bfloat16 and float16 one of two neighbouring float32 numbers may be
+    rounded up and the other down; a difference of two such steps counts as the tolerance.
     """
     noise = Noise(derive_key(seed=1, draw=1), 2.0, 0.5)
     if rule.name == "ivon":
@@ -107,11 +108,17 @@ def difference_from_loop(device: torch.device, rule: Rule) -> float:
     for make in (loop.plan, plan):
         mean, first, curvature, grad = normal_(torch.empty(4, 3000), key=1).to(device)
         state = dict(zip(("step", *rule.state), (1, first, curvature.exp_()), strict=True))
-        its = make([Member(mean, state, group, 0)], rule)
+        param = mean
+        if dtype != torch.float32:
+            param = mean.to(dtype)
+            state["mean"] = mean.copy_(param)
+        its = make([Member(param, state, group, 0)], rule)
         its.draw({id(group): noise})
-        sample = mean.clone()
+        sample = param.clone()
         approximation = "reparam" if rule.has_products else None
-        its.step([(0, grad, None)], [StepSettings(hyper, approximation, noise, prior_mean=0.1)])
-        outcomes.append(torch.stack((sample, mean, first, curvature)))
-    scale = outcomes[0].abs().clamp_(min=1.0)
-    return float(((outcomes[1] - outcomes[0]) / scale).abs().max())
+        its.step([(0, grad.to(dtype), None)], [StepSettings(hyper, approximation, noise, prior_mean=0.1)])
+        outcomes.append(torch.stack((sample.float(), param.float(), mean, first, curvature)))
+    differences = (outcomes[1] - outcomes[0]).abs_() / outcomes[0].abs().clamp_(min=1.0)
+    if dtype != torch.float32:
+        differences[:2] *= _TOLERANCE / (2 * torch.finfo(dtype).eps)
+    return float(differences.max())
