@@ -69,3 +69,13 @@ def test_what_is_printed_is_short_and_says_what_matters(fitted, regression) -> N
         html = one._repr_html_()
         assert html.startswith("<table>")
         assert len(html) < 3_000
+
+
+def test_a_sick_fit_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    healthy = varlearn.fit(network(), loader(classes(200)), 20, samples=4, progress=False)
+    assert healthy.advice == ()
+    caplog.clear()
+    sick = varlearn.fit(network(), loader(classes(200)), 20, lr=10.0, samples=4, progress=False)
+    assert sick.advice
+    assert sick.advice[0].sentence in caplog.text
+    assert sick.advice[0].sentence in repr(sick)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from varlearn import posterior as posteriors
+from varlearn.advice import Finding, findings
 from varlearn.core.notebook import html_table
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import read_json, write_json
@@ -29,7 +30,7 @@ from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.evaluate import finite
 from varlearn.train.log import JsonLines
-from varlearn.train.run_advice import advise_run
+from varlearn.train.run_advice import advise_run, known_facts, log_facts, prediction_facts
 from varlearn.train.run_folder import RunFolder
 
 FORMAT, FORMAT_VERSION = "varlearn.fitted", 1
@@ -91,7 +92,7 @@ class Fitted:
             rows.append(("noise from", self.noise.source))
         if self.validation:
             rows.append(("held-out", repr(self.validation[_AVERAGED])))
-        return rows
+        return [*rows, *((finding.severity, finding.sentence) for finding in self.advice)]
 
     @property
     def task(self) -> str:
@@ -102,6 +103,15 @@ class Fitted:
     def noise(self) -> Noise | None:
         """The noise of a regression, and what it was estimated from."""
         return self.predictor.noise
+
+    @property
+    def advice(self) -> tuple[Finding, ...]:
+        """What is wrong with the fit, with its cause and the one change to make; empty where nothing was found."""
+        values = log_facts(self.records, self.run)
+        if self.validation:
+            values |= prediction_facts({"test": dict(self.validation)}, self.predictor.method.averages)
+            values["temperature"] = getattr(self.posterior, "temperature", None)
+        return findings(known_facts(values))
 
     def predict(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 from collections.abc import Iterable
 from functools import partial
@@ -31,6 +32,7 @@ from varlearn.train.tasks import mean_loss
 from varlearn.train.training import Training
 from varlearn.train.training_parts import Loss, TrainingParts
 
+_log = logging.getLogger("varlearn")
 _MOST_BATCHNORM = 2_000  # examples that BatchNorm's statistics are computed from
 
 
@@ -118,6 +120,8 @@ def fit(
             if where is not None and mine.writes:
                 result.save(where.out)
                 loop.end()
+        for finding in result.advice if mine.writes else ():
+            _log.warning("%s", finding)
     return result
 
 

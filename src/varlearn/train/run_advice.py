@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def facts_of_run(out: str | Path) -> RunFacts:
     """The facts that the files of a run hold: its settings, its log, its posterior and its predictions."""
     folder = RunFolder(Path(out))
     run = folder.read_run()
-    values = _log_facts(folder, run)
+    values = log_facts(read_json_lines(folder.log).records if folder.log.exists() else [], run)
     averages = build_method(run).averages
     if averages and folder.posterior.exists():
         learned = posterior.load(folder.posterior)
@@ -47,13 +48,18 @@ def facts_of_run(out: str | Path) -> RunFacts:
         if run.data.validation:
             values["temperature"] = getattr(learned, "temperature", None)
     if folder.predictions.exists():
-        values |= _prediction_facts(load_run_predictions(out), averages)
+        values |= prediction_facts(load_run_predictions(out), averages)
+    return known_facts(values)
+
+
+def known_facts(values: Mapping[str, Any]) -> RunFacts:
+    """The facts among these values; what advice does not know is left out."""
     known = {item.name for item in fields(RunFacts)}
     return RunFacts(**{name: value for name, value in values.items() if name in known})
 
 
-def _log_facts(folder: RunFolder, run: Run) -> dict[str, Any]:
-    records = read_json_lines(folder.log).records if folder.log.exists() else []
+def log_facts(records: Iterable[Mapping[str, Any]], run: Run) -> dict[str, Any]:
+    """What the records of a log say: losses, learning rates, and the optimizer's statistics."""
     steps = [record for record in records if "loss" in record]
     if not steps:
         return {}
@@ -84,7 +90,8 @@ def _diagnosed(record: dict[str, Any], run: Run, n: int | None) -> dict[str, Any
     return {name: float(value) if isinstance(value, str) else value for name, value in facts.items()}
 
 
-def _prediction_facts(predictions: dict[str, dict[str, Any]], averages: bool) -> dict[str, Any]:
+def prediction_facts(predictions: dict[str, dict[str, Any]], averages: bool) -> dict[str, Any]:
+    """What predictions say, by set ("test", and "validation" if there is one) and then "mean" or "averaged"."""
     test, validation = predictions[TEST], predictions.get(VALIDATION)
     facts: dict[str, Any] = {}
     if validation is not None:
