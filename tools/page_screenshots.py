@@ -14,8 +14,9 @@ from pathlib import Path
 
 from tools.browser import browser, missing
 from varlearn import demo
+from varlearn.methods import named
+from varlearn.recipes import digits
 from varlearn.recipes.jobs import Job, finish
-from varlearn.recipes.scales import auto
 from varlearn.report import write_report
 from varlearn.train import Data, Evaluate, Model, Optim, Run, Train, advise_run
 
@@ -36,18 +37,23 @@ def many() -> list[Path]:
     """IVON with five learning rates and three first values of h."""
     found = []
     for lr, hess_init in itertools.product((0.1, 0.3, 1.0, 2.0, 4.0), (0.03, 0.1, 0.5)):
-        run = demo.demo_run("ivon", seed=0)
-        run = replace(run, optim=replace(run.optim, lr=lr, hess_init=hess_init), train=replace(run.train, steps=300))
+        run = digits("ivon")
+        run = replace(
+            run,
+            data=replace(run.data, ood=demo.STRANGE),
+            optim=replace(run.optim, lr=lr, hess_init=hess_init),
+            train=replace(run.train, steps=300),
+        )
         found.append(done(run, f"lr{lr}-h{hess_init}"))
     return found
 
 
 def regression() -> list[Path]:
-    """IVON, AdamW and SGD on the concrete data, three seeds each."""
+    """VAdamW, AdamW and SGD on the concrete data, three seeds each."""
     steps, found = 1_000, []
-    for name, seed in itertools.product(("ivon", "adamw", "sgd"), range(3)):
+    for name, seed in itertools.product(("vadamw", "adamw", "sgd"), range(3)):
         optim = {
-            "ivon": auto(927, steps),
+            "vadamw": named("vadamw").Settings(name="vadamw"),
             "adamw": Optim(name="adamw", lr=1e-3, weight_decay=1e-2, beta2=0.999),
             "sgd": Optim(name="sgd", lr=0.03, weight_decay=2e-4),
         }[name]

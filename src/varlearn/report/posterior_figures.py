@@ -50,15 +50,9 @@ def temperature_figure(groups: Sequence[Group]) -> str:
     for group in groups:
         found = [run.analysis["temperature"] for run in group.runs if run.analysis.get("temperature")]
         lines = [_finite_points(one["points"]) for one in found]
-        if lines and len({tuple(t for t, _ in line) for line in lines}) == 1:
+        if lines:
             facts = found[0]
-            own = lines[0][-1][0] / 4  # the last temperature is 4 times the posterior's own
-            shifted = [[(_place(t / own), nll) for t, nll in line] for line in lines]
-            curves.append(_averaged(group, shifted))
-        elif lines:  # each seed has its own temperature: one line would mix them
-            facts = found[0]
-            own = lines[0][-1][0] / 4
-            curves.append(Curve(group.label, group.color, 0, [(_place(t / own), nll) for t, nll in lines[0]]))
+            curves.append(_averaged(group, [_by_factor(line) for line in lines]))
     if not curves:
         return ""
     ticks = ((0.0, "mean"), (1.0, "1/16"), (2.0, "1/4"), (3.0, "1"), (4.0, "4"))
@@ -156,6 +150,12 @@ def _nll_by_samples(run: RunResults) -> list[float]:
 
 def _finite_points(points: Sequence[Sequence[Any]]) -> list[tuple[float, float]]:
     return [(float(t), float(nll) if isinstance(nll, (int, float)) else math.inf) for t, nll in points]
+
+
+def _by_factor(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points over the factor of the posterior's own temperature, of which the last point is 4 times."""
+    own = line[-1][0] / 4
+    return [(_place(t / own), nll) for t, nll in line]
 
 
 def _place(factor: float) -> float:
