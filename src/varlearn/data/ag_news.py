@@ -2,7 +2,7 @@
 
 Published form: `ag_news/train.csv` and `ag_news/test.csv` (class 1 .. 4, title, description). Prepared form:
 `text/ag_news_test.tsv.xz`; and `text/ag_news_train10k.tsv.xz`, a sample of 10,000 with labels by people beside the true
-ones, which is a set of its own, `ag_news-pack`.
+ones, loaded as `ag_news-pack`.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def load(
     except MissingDataError as error:
         if f"{name}-pack" not in names():
             raise
-        raise type(error)(f"{error}; a part of it is a set of its own, {name}-pack") from error
+        raise type(error)(f"{error}; {name}-pack, a part of it, can be loaded without it") from error
 
 
 def options_of(name: str) -> tuple[str, ...]:
