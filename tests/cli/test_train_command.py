@@ -69,3 +69,11 @@ def test_two_processes_of_torchrun_write_one_run_and_one_of_them_talks(tmp_path:
     assert done.stdout.count("at the mean") == (2 if more else 1)  # a table for each split
     assert json.loads((out / "env.json").read_text())["processes"] == 2
     assert (out / "metrics.json").exists()
+
+
+def test_advice_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "digits-ivon", "--schedule", "constant", "--train.steps", "120", *TINY[2:]]
+    assert main([*words, "--out", str(tmp_path / "x")]) == 0
+    shown = capsys.readouterr().err
+    assert shown.count("The learning rate is still 1 after 120 steps") == 1
+    assert "warning: Predictions are averaged over 2 sample(s)." in shown

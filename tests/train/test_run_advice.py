@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from varlearn.advice import findings
 from varlearn.train import (
     Data,
     Evaluate,
@@ -65,6 +66,7 @@ def test_the_advice_is_written(trained: Path) -> None:
     assert written["findings"] == []
 
 
+@pytest.mark.filterwarnings("ignore:The learning rate is still:UserWarning")
 def test_a_constant_learning_rate_is_found(tmp_path: Path) -> None:
     out = made(replace(RUN, train=replace(RUN.train, schedule="constant")), tmp_path / "x")
     assert [finding.code for finding in advise_run(out)] == ["no_schedule"]
@@ -84,3 +86,16 @@ def test_a_run_that_has_not_begun_has_no_facts(tmp_path: Path) -> None:
 
     (tmp_path / "config.json").write_text(to_json(RUN))
     assert advise_run(tmp_path) == ()
+
+
+def test_a_run_that_explodes_at_once_is_told_so(tmp_path: Path) -> None:
+    run = replace(RUN, optim=replace(RUN.optim, lr=300.0), data=replace(RUN.data, validation=0.0))
+    out = made(replace(run, train=replace(RUN.train, steps=200)), tmp_path / "x")
+    assert [finding.code for finding in advise_run(out)] == ["hess_runaway"]
+
+
+def test_the_loss_is_known_to_be_a_mean(trained: Path) -> None:
+    facts = facts_of_run(trained)
+    assert facts.loss_growth_with_batch == 1.0  # so that a loss that explodes in the first steps is not taken for a sum
+    assert findings(replace(facts, loss_first=133.0)) == ()
+    assert findings(replace(facts, loss_first=133.0, loss_growth_with_batch=None)) != ()

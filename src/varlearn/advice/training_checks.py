@@ -131,7 +131,8 @@ def no_schedule(facts: RunFacts) -> Iterator[Finding]:
         "warning",
         f"The learning rate is {still}{lr:g} after {step:,} steps, {lr / peak:.0%} of its peak.",
         "Unless it falls to nearly 0, the last steps still move the weights, and neither the mean nor sigma settles.",
-        "Add torch.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=steps) and call its step() after every opt.step().",
+        "Use a cosine schedule: torch.optim.lr_scheduler.CosineAnnealingLR(opt, T_max=steps), stepped after every "
+        "opt.step(); on the command line --train.schedule cosine.",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -68,7 +69,9 @@ def train(
     if first:
         show_settings(asdict(run))
         say(f"writing to {folder.out}")
-    training.fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The learning rate is", UserWarning)  # the advice at the end says it
+        training.fit(run, folder.out, resume=resume, progress=False if quiet else None, logger=log, device=device)
     if first:
         training.predict_run(folder.out, device=device, progress=False if quiet else None)
         training.score_run(folder.out)
@@ -97,7 +100,8 @@ def chosen(
         base = Run()
     else:
         raise ValueError(
-            "no RECIPE given; varlearn list shows them, e.g. varlearn train digits-ivon. A file of settings works, too"
+            "no RECIPE given; varlearn list shows them, e.g. varlearn train digits-ivon. A file works, too; "
+            "to go on with a run: varlearn train --resume --out FOLDER"
         )
     if config is not None:
         base = laid_over(base, read_settings(config))

@@ -81,7 +81,7 @@ def fit(
         measured = build_batches(run, splits.measured, train=False, rank=mine.rank, world=mine.world)
         check_reads(run, training.model, measured)
         classes = len(splits.train.classes) or splits.train.vocab or None
-        about = {"classes": classes, "input_shift": splits.input_shift}
+        about = {"classes": classes, "input_shift": splits.input_shift, "loss_growth_with_batch": 1.0}  # ours is a mean
         loop = RunLoop(run, training, Measured(measured, splits.name), folder, about)
         with mine.together():  # the folder is made when nothing is left to be refused
             if mine.writes:
