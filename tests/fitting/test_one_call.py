@@ -1,5 +1,6 @@
 """`varlearn.fit` against the loop that a user would write, resumed, with every method and of every task."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.fitting.small_data import classes, loader, network, numbers
 from varlearn.fitting import pass_seed
 from varlearn.methods import METHODS
 from varlearn.optim import warmup_cosine
-from varlearn.train.run_errors import NonFiniteLossError
+from varlearn.train.run_errors import Interrupted, NonFiniteLossError
 
 FEW = {"samples": 4, "progress": False}
 
@@ -53,21 +54,23 @@ class _StopError(Exception):
 
 
 class _Stopping(torch.utils.data.TensorDataset):
-    """Fails once, at the given access."""
+    """Fails once, or interrupts the process once, at the given access."""
 
-    def __init__(self, *tensors: torch.Tensor, at: int) -> None:
+    def __init__(self, *tensors: torch.Tensor, at: int, by: str) -> None:
         super().__init__(*tensors)
-        self.left = at
+        self.left, self.by = at, by
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, ...]:
         self.left -= 1
-        if self.left == 0:
+        if self.left == 0 and self.by == "error":  # goes on from the end of the second pass
             raise _StopError
+        if self.left == 0:  # goes on in the middle of the third
+            signal.raise_signal(signal.SIGINT)
         return super().__getitem__(index)
 
 
-@pytest.mark.parametrize("kind", ["classes", "numbers"])
-def test_a_resumed_fit_gives_the_same_bits(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "by"), [("classes", "error"), ("classes", "signal"), ("numbers", "signal")])
+def test_a_resumed_fit_gives_the_same_bits(kind: str, by: str, tmp_path: Path) -> None:
     data = classes() if kind == "classes" else numbers(120)
     held_out = loader(classes(20, 1) if kind == "classes" else numbers(20, 1), shuffle=False)
 
@@ -77,9 +80,9 @@ def test_a_resumed_fit_gives_the_same_bits(kind: str, tmp_path: Path) -> None:
 
     straight = varlearn.fit(net(), loader(data), 4, held_out, folder=tmp_path / "straight", **FEW)
     stopping = torch.utils.data.DataLoader(
-        _Stopping(*data, at=2 * len(data[0]) + 40), batch_size=16, shuffle=True
+        _Stopping(*data, at=2 * len(data[0]) + 40, by=by), batch_size=16, shuffle=True
     )  # in the third pass
-    with pytest.raises(_StopError):
+    with pytest.raises(_StopError if by == "error" else Interrupted):
         varlearn.fit(net(), stopping, 4, held_out, folder=tmp_path / "stopped", **FEW)
     resumed = varlearn.fit(net(), stopping, 4, held_out, folder=tmp_path / "stopped", resume=True, **FEW)
     assert same(straight.posterior.mean, resumed.posterior.mean)

@@ -163,7 +163,7 @@ class VariationalRegressor(RegressorMixin, _TableEstimator):
     >>> X = np.linspace(-1, 1, 100)[:, None]
     >>> model = VariationalRegressor(epochs=20, samples=8, random_state=0).fit(X, 100 + 10 * X[:, 0])
     >>> mean, std = model.predict([[0.5]], return_std=True)
-    >>> 100 < mean[0] < 110, std[0] > 0
+    >>> bool(100 < mean[0] < 110), bool(std[0] > 0)
     (True, True)
     """
 
