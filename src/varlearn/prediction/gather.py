@@ -154,6 +154,6 @@ def check_numbers(values: Tensor, batch: int) -> None:
     """
     if values.isnan().any():
         raise NotANumberError(
-            f"batch {batch} gives NaN under a posterior sample, and predictions must be numbers; check the model at "
-            "its mean, and if that is well the posterior is too wide: use posterior.tempered(T) with T < 1"
+            f"batch {batch} gives NaN under a posterior sample, and predictions must be numbers; check the inputs "
+            "and the model at its mean. If both are well, the posterior is too wide: use posterior.tempered(T), T < 1"
         )

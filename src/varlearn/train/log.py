@@ -138,7 +138,7 @@ class _TensorBoard:
 
 
 class _Tracker:
-    """Wandb, and trackio with the same calls."""
+    """Wandb, and trackio with the same calls. A run is begun there by the first record."""
 
     def __init__(self, name: str, out: Path, config: Mapping[str, Any] | None) -> None:
         try:
@@ -149,13 +149,18 @@ class _Tracker:
         except ImportError as error:
             raise _missing(name) from error
         self._package = package
-        package.init(project="varlearn", name=out.name, config=dict(config or {}))
+        self._open = lambda: package.init(project="varlearn", name=out.name, config=dict(config or {}))
+        self._is_open = False
 
     def write(self, record: Mapping[str, Any]) -> None:
+        if not self._is_open:
+            self._open()
+            self._is_open = True
         self._package.log(numbers_of(record), step=int(record["step"]))
 
     def close(self) -> None:
-        self._package.finish()
+        if self._is_open:
+            self._package.finish()
 
 
 def _missing(name: str) -> ImportError:
