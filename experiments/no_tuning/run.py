@@ -11,6 +11,7 @@ import math
 import platform
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 
 import varlearn
 from experiments.no_tuning.development import DEVELOPMENT
-from experiments.no_tuning.tasks import SCALE
+from experiments.no_tuning.tasks import SCALE, Task
 from experiments.no_tuning.tasks import TASKS as BENCHMARK
 from experiments.no_tuning.training import Baseline, Method, Parts, run
 
@@ -104,20 +105,26 @@ def next_job(queue: list[Job], results: list[Job]) -> Job | None:
     return None
 
 
+def task_of(job: Job) -> Task:
+    """The task, `passes` times as long where a job says so."""
+    task = TASKS[job["task"]]
+    return replace(task, passes=task.passes * job.get("passes", 1))
+
+
 def method_of(job: Job, model: torch.nn.Module, parts: Parts) -> Method:
     if job["method"] in BASELINES:
         return Baseline(job["method"], model, job["rate"])
     if job["method"] == "vadamw":
         from experiments.no_tuning.library import Variational
 
-        return Variational(model, TASKS[job["task"]], parts, job)
+        return Variational(model, task_of(job), parts, job)
     if job["method"] == "ivon":
         from experiments.no_tuning.ivon_options import Ivon
 
-        return Ivon(model, TASKS[job["task"]], parts, job)
+        return Ivon(model, task_of(job), parts, job)
     from experiments.no_tuning.explore import Rule
 
-    return Rule(model, TASKS[job["task"]], parts, job)
+    return Rule(model, task_of(job), parts, job)
 
 
 def main() -> None:
@@ -138,7 +145,7 @@ def main() -> None:
                 return
             time.sleep(5)
             continue
-        task = TASKS[job["task"]]
+        task = task_of(job)
         extra = {} if "scales" not in job else {"scales": tuple(job["scales"])}
         result = job | run(task, job["seed"], partial(method_of, job), test=job.get("test", True), **extra) | versions
         with (options.results if job.get("test", True) else options.exploration).open("a", encoding="utf8") as file:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.no_tuning import run, summary, training
+from experiments.no_tuning import ivon_summary, run, summary, training
 from experiments.no_tuning.tasks import SCALE, TASKS, Part, Parts, Task
 
 RATES = {"sgd": (0.01, 0.03, 0.1), "adamw": (1e-3, 3e-3, 1e-2)}
@@ -211,3 +211,23 @@ def tuned_results() -> list[dict[str, Any]]:
         if r["method"] == "sgd" and r["seed"] in run.SEEDS:
             r["test"]["mean"]["nll"] = float(r["seed"])
     return results
+
+
+def test_a_job_may_be_shorter_than_its_task() -> None:
+    assert run.task_of({"task": "concrete", "passes": 0.5}).passes == TASKS["concrete"].passes / 2
+    assert run.task_of({"task": "concrete"}) == TASKS["concrete"]
+
+
+def test_the_table_of_options_compares_common_seeds_alone() -> None:
+    def of(variant: str, seed: int, nll: float) -> dict[str, Any]:
+        return {"task": "a", "variant": variant, "seed": seed, "validation": {"calibrated": {"nll": nll}}}
+
+    results = [of("base", 10, 1.0), of("base", 11, 4.0), of("pairs", 10, 1.5), of("cap", 11, 6.0)]
+    results.append({"task": "a", "variant": "diverged", "seed": 10})
+    assert [ivon_summary.cell(results, "a", name) for name in ("base", "pairs", "cap", "diverged", "none")] == [
+        "2.500 (2)",
+        "+0.500 (1)",
+        "fails (1)",
+        "fails (1)",
+        "",
+    ]
