@@ -2,7 +2,8 @@
 
 A case takes a valid file, changes its content in up to three places, seals it again, and reads it. It breaks the
 promise if the reader raises anything but its documented errors, if the message does not name the file, if anything is
-executed, imported or written meanwhile, or if it takes more than two seconds or 256 MiB.
+executed, imported or written meanwhile, or if it takes more than two seconds of
+computing or 256 MiB.
 """
 
 from __future__ import annotations
