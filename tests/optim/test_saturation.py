@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from varlearn import IVON
+from varlearn.optim import IVON, VAdamW
 from varlearn.optim.saturation import EVERY
 
 ENGINES: dict[str, dict[str, Any]] = {
@@ -17,14 +17,14 @@ ENGINES: dict[str, dict[str, Any]] = {
 }
 
 
-def push(opt: IVON, weight: Tensor, gradient: Tensor) -> None:
+def push(opt: IVON | VAdamW, weight: Tensor, gradient: Tensor) -> None:
     with opt.sampled_params(train=True):
         opt.zero_grad()
         (weight * gradient).sum().backward()
     opt.step()
 
 
-def quadratic(opt: IVON, weight: Tensor, steps: int) -> None:
+def quadratic(opt: IVON | VAdamW, weight: Tensor, steps: int) -> None:
     for _ in range(steps):
         with opt.sampled_params(train=True):
             opt.zero_grad()
@@ -94,3 +94,31 @@ def test_a_resumed_run_recovers_at_the_same_step() -> None:
         quadratic(each, its, EVERY)
     assert torch.equal(weight, copied)
     assert opt.saturated_weights == resumed.saturated_weights == 5
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("gradient", [1e25, 1e30, 1e38])
+@pytest.mark.parametrize("others", ["quiet", "huge too"])
+def test_the_second_moment_of_vadamw_recovers(engine: str, gradient: float, others: str) -> None:
+    """AdamW's second moment is infinite after such a gradient, and its weight never moves again."""
+    weight = torch.zeros(5, requires_grad=True)
+    opt = VAdamW([weight], lr=0.05, n=1000, batch_size=10, seed=0, weight_decay=0.0, **ENGINES[engine])
+    quadratic(opt, weight, 10)
+    huge = torch.zeros(5)
+    huge[2 : 3 if others == "quiet" else 5] = gradient
+    push(opt, weight, huge)
+    quadratic(opt, weight, EVERY)
+    assert opt.saturated_weights == int(torch.count_nonzero(huge))
+    assert bool(opt.state[weight]["exp_avg_sq"].isfinite().all())
+    quadratic(opt, weight, 200)
+    assert float((weight.detach() - 1.0).abs().max()) < 0.2
+
+
+def test_the_second_moment_of_vadamw_restarts_at_the_mean_of_the_others() -> None:
+    weight = torch.zeros(4, requires_grad=True)
+    opt = VAdamW([weight], lr=0.0, n=1000, batch_size=10, betas=(0.9, 0.5), seed=0)
+    for _ in range(EVERY - 1):
+        push(opt, weight, torch.tensor([0.0, 2.0, 4.0, 0.0]))
+    push(opt, weight, torch.tensor([0.0, 2.0, 4.0, 1e30]))
+    assert opt.state[weight]["exp_avg_sq"].tolist() == pytest.approx([0.0, 4.0, 16.0, 20.0 / 3.0], rel=1e-5)
+    assert float(opt.state[weight]["exp_avg"][3]) == 0.0

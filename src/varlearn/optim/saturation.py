@@ -3,6 +3,9 @@
 Line 5 squares hhat: a gradient of 1e20 makes h overflow in float32. It saturates near 1e37 instead, and from there it
 falls by the factor beta2 per step, so the weight would not move again for 80 / (1 - beta2) steps. Such an entry says
 nothing about the loss. It gets its first values again: `hess_init`, and no momentum.
+
+AdamW's second moment overflows likewise, to infinity, and the weight would never move again. Such an entry gets the
+mean of the other entries of its parameter, and no momentum.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import logging
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from varlearn.core.shards import local
 from varlearn.core.update import largest
@@ -33,31 +37,38 @@ class Saturation:
 
     def recover(self, members: Sequence[Member]) -> None:
         """After a step of these parameters: start their saturated entries anew, and warn of the first ones."""
-        due = [member for member in members if member.state["step"] % EVERY == 0 and _is_of_ivon(member)]
+        due = [member for member in members if member.state["step"] % EVERY == 0 and "betas" in member.group]
         found = sum([_restart(member) for member in due])
         if found and not self.restarted:
             _log.warning(
-                "h of %d weight(s) overflowed after a gradient above 1e15 or so, and was set to hess_init again; look "
-                "for such gradients, clip them, or raise ess",
+                "the curvature of %d weight(s) overflowed after a gradient above 1e15 or so, and was started anew "
+                "(IVON: at hess_init); look for such gradients and clip them",
                 found,
             )
         self.restarted += found
 
 
-def _is_of_ivon(member: Member) -> bool:
-    """Whether the parameter has what line 5 may overflow: other rules have other state."""
-    return "momentum" in member.state and "hess" in member.state and "betas" in member.group
-
-
 def _restart(member: Member) -> int:
     """Start the saturated entries of a parameter anew; returns how many there were."""
-    hess = local(member.state["hess"])
-    bound = largest(hess.dtype)
+    if {"momentum", "hess"} <= member.state.keys():
+        curvature, momentum = local(member.state["hess"]), local(member.state["momentum"])
+    elif {"exp_avg", "exp_avg_sq"} <= member.state.keys():
+        curvature, momentum = local(member.state["exp_avg_sq"]), local(member.state["exp_avg"])
+    else:
+        return 0  # another rule's state
+    bound = largest(curvature.dtype)
     # It may have fallen since the last look; below a millionth it comes back by itself soon.
     since = max(float(member.group["betas"][1]) ** EVERY / 2, 1e-6)
-    if not hess.numel() or float(hess.max()) < bound * since:
+    if not curvature.numel() or float(curvature.max()) < bound * since:
         return 0
-    saturated = hess >= bound * since
-    hess.masked_fill_(saturated, float(member.group["hess_init"]))
-    local(member.state["momentum"]).masked_fill_(saturated, 0.0)
+    saturated = curvature >= bound * since
+    curvature.masked_fill_(saturated, _first_value(member, curvature[~saturated]))
+    momentum.masked_fill_(saturated, 0.0)
     return int(torch.count_nonzero(saturated))
+
+
+def _first_value(member: Member, others: Tensor) -> float:
+    """What a saturated entry starts from, given the other entries of its parameter."""
+    if "hess_init" in member.group:
+        return float(member.group["hess_init"])
+    return float(others.mean()) if others.numel() else 0.0
