@@ -133,7 +133,7 @@ def _optimizer(setup: Setup, model: nn.Module, n: int) -> Any:
     if setup.method == "vadamw":
         settings = {"n": n, "batch_size": BATCH, "steps": setup.steps} | changes
         return varlearn.VAdamW.for_model(model, **settings)
-    return varlearn.IVON(model.parameters(), **varlearn.presets.auto(n, setup.steps) | changes)
+    return varlearn.IVON(model.parameters(), **varlearn.presets.short_run(n, setup.steps) | changes)
 
 
 def _train(setup: Setup, model: nn.Module, optimizer: Any, train: Split, regression: bool) -> dict[str, Any]:

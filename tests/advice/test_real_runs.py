@@ -20,6 +20,7 @@ def test_a_healthy_run_gets_no_advice(name: str) -> None:
     assert codes(on("digits", HEALTHY[name])) == set()
 
 
+@pytest.mark.filterwarnings("ignore:The learning rate is still:UserWarning")
 @pytest.mark.parametrize("name", SICK)
 def test_a_sick_run_is_told_what_is_wrong_and_nothing_else(name: str) -> None:
     setup, expected = SICK[name]
