@@ -243,7 +243,7 @@ class RunLoop:
     def _stop(self, folder: RunFolder, number: int) -> None:
         message = (
             f"stopped after step {self.training.step} of {self.training.facts.steps}, saved in "
-            f"{folder.checkpoints.folder}; go on with fit(run, {str(folder.out)!r}, resume=True), "
+            f"{folder.checkpoints.folder}; call fit again with {str(folder.out)!r} and resume=True, "
             "on the command line with --resume"
         )
         self.say(message)
