@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from soak import damage, faults, fuzz, kills, rank_kills
+from soak import damage, faults, fuzz, gradients, interrupts, kills, mutation, rank_kills, tensors
 from soak.part import Part
 
-PARTS: dict[str, Part] = {module.PART.name: module.PART for module in (damage, faults, fuzz, kills, rank_kills)}
+_MODULES = damage, faults, fuzz, kills, rank_kills, gradients, interrupts, tensors, mutation
+PARTS: dict[str, Part] = {module.PART.name: module.PART for module in _MODULES}

@@ -1,0 +1,139 @@
+"""Runs tests in forks of a process that has imported what they need, except the package under test.
+
+`python -m soak.fork_server` reads one JSON request per line, {"tests": [node ids], "seconds": limit}, and answers each
+with one line, {"code": pytest's exit code or None after the time limit, "failed": the first test that failed}.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PRELOADED = (
+    "numpy", "scipy.stats", "torch", "torch.distributed", "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp", "torch.nn.parallel", "torch.multiprocessing", "torch.utils.data", "hypothesis.strategies",
+    "safetensors.torch", "sklearn.metrics", "torchmetrics", "_pytest.doctest",
+)  # fmt: skip
+_PRELOADED_TOO = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+FAILED, OUTPUT = Path("first_failure.txt"), Path("pytest_output.txt")
+
+
+class Chosen:
+    """A pytest plugin that runs the given tests, file by file, and notes the first failure."""
+
+    def __init__(self, tests: list[str]) -> None:
+        files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+        self._order = {test: (files.index(test.split("::")[0]), number) for number, test in enumerate(tests)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid]
+        )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not FAILED.exists():
+            FAILED.write_text(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed and not FAILED.exists():
+            FAILED.write_text(f"import of {report.nodeid}")
+
+
+class ForkServer:
+    """Starts the server in a tree of sources and asks it to run tests.
+
+    Args:
+        tree: its working directory.
+        environment: of the process.
+    """
+
+    def __init__(self, tree: Path, environment: dict[str, str]) -> None:
+        self._tree = tree
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "soak.fork_server"], cwd=tree, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, tests: list[str], seconds: float) -> dict[str, Any]:
+        """Run tests until the first one fails."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"tests": tests, "seconds": seconds}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process that runs the tests ended with code {self._process.wait()}")
+        return json.loads(answer)
+
+    def output(self) -> str:
+        """What pytest printed in the last fork."""
+        return (self._tree / OUTPUT).read_text(errors="replace")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def _run_tests(tests: list[str]) -> None:
+    """In the fork: run the tests and exit with pytest's code."""
+    code = 3  # pytest's code for an internal error
+    try:
+        os.setsid()
+        output = os.open(OUTPUT, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        for stream in range(3):
+            os.dup2(output, stream)
+        files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+        options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", _PRELOADED_TOO]
+        code = int(pytest.main([*files, *options], plugins=[Chosen(tests)]))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _wait(process: int, seconds: float) -> int | None:
+    """The exit code of a fork, or None if it was killed after `seconds`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return None
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    assert not any(name.partition(".")[0] == "varlearn" for name in sys.modules)
+    for line in sys.stdin:
+        request = json.loads(line)
+        FAILED.unlink(missing_ok=True)
+        process = os.fork()
+        if process == 0:
+            _run_tests(request["tests"])
+        code = _wait(process, request["seconds"])
+        failed = FAILED.read_text() if FAILED.exists() else ""
+        print(json.dumps({"code": code, "failed": failed}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
