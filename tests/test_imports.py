@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "prediction": BASE | {"files", "metrics", "posterior"},
     "predict": {"files", "prediction"},  # forwards old imports
     "merging": BASE | {"posterior"},
-    "sensitivities": BASE | {"posterior"},
+    "sensitivities": BASE | {"posterior", "prediction"},
     "methods": LIBRARY | {"setting_checks"},
     ROOT: LIBRARY | {"train", "fitting"},
     "integrations": LIBRARY,

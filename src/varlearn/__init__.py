@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
     from varlearn.prediction import calibrate, predict, predict_regression, predict_tokens
+    from varlearn.sensitivities import Sensitivity, sensitivity
 
 __all__ = [
     "IVON",
@@ -21,6 +22,7 @@ __all__ = [
     "Fitted",
     "Mixture",
     "Point",
+    "Sensitivity",
     "VAdamW",
     "advice",
     "calibrate",
@@ -36,6 +38,7 @@ __all__ = [
     "prediction",
     "presets",
     "recalibrate_batchnorm",
+    "sensitivity",
 ]
 __version__ = "0.1.0"
 
@@ -60,6 +63,8 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module("varlearn.posterior"), name)
         case "calibrate" | "predict" | "predict_regression" | "predict_tokens":
             return getattr(import_module("varlearn.prediction"), name)
+        case "Sensitivity" | "sensitivity":
+            return getattr(import_module("varlearn.sensitivities"), name)
         case "Fitted" | "fit" | "load":
             return getattr(import_module("varlearn.fitting"), name)
         case "recalibrate_batchnorm":

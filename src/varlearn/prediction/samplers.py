@@ -52,7 +52,7 @@ class Weights:
 
         def forward(inputs: Any) -> Any:
             args, kwargs = arguments(inputs)
-            with _plain_attention():
+            with plain_attention():
                 return vmap(lambda sample: outputs_of(functional_call(inner, sample, args, kwargs)))(stacked)
 
         return forward
@@ -90,7 +90,7 @@ class Linearized:
 
         def forward(inputs: Any) -> Any:
             args, kwargs = arguments(inputs)
-            with _plain_attention():
+            with plain_attention():
                 value, slope = jvp(
                     lambda sample: outputs_of(functional_call(inner, sample, args, kwargs)), (primal,), (tangent,)
                 )[:2]
@@ -170,7 +170,7 @@ def _like(values: Params, params: dict[str, nn.Parameter]) -> dict[str, Tensor]:
 
 
 @contextlib.contextmanager
-def _plain_attention() -> Iterator[None]:
+def plain_attention() -> Iterator[None]:
     """Attention in elementary operations: the fused kernels have neither forward-mode derivatives nor vmap rules."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
