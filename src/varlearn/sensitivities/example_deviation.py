@@ -57,7 +57,7 @@ class ExampleDeviation:
             if self._vectorize:
                 try:
                     return self._together(inputs, targets)
-                except torch.OutOfMemoryError:
+                except torch.cuda.OutOfMemoryError:
                     raise
                 except RuntimeError as fault:  # nn.GRU and nn.LSTM have no vmap rule, nor has a branch on values
                     if "randomness" in str(fault):
