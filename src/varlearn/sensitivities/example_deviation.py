@@ -94,8 +94,8 @@ class ExampleDeviation:
         f, pull_back, *_ = vjp(call, self._mean)
         e = self._error(f, target)
         if self._diagonal:
-            jacobian = [pull_back(unit)[0] for unit in torch.eye(len(f), dtype=f.dtype, device=f.device)]
-            return f, e, e * torch.stack([self._variance_along(row) for row in jacobian])
+            units = torch.eye(len(f), dtype=f.dtype, device=f.device)
+            return f, e, e * torch.stack([self._variance_along(pull_back(unit)[0]) for unit in units])  # row by row
         tangent = {name: self._variance[name] * slope for name, slope in pull_back(e)[0].items()}
         return f, e, jvp(call, (self._mean,), (tangent,))[1]
 
