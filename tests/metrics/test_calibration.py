@@ -183,3 +183,11 @@ def test_curves_that_do_not_fit_are_refused() -> None:
         merge_reliability([])
     with pytest.raises(ValueError, match=r"bins differ: \[2, 3\], must be equal"):
         merge_reliability([reliability_curve(TABLE, TARGETS, b) for b in (2, 3)])
+
+
+def test_classwise_ece_has_20_bins() -> None:
+    generator = torch.Generator().manual_seed(0)
+    log_probs = torch.randn(500, 3, generator=generator).log_softmax(1)
+    targets = torch.randint(3, (500,), generator=generator)
+    assert classwise_ece(log_probs, targets) == classwise_ece(log_probs, targets, 20)
+    assert classwise_ece(log_probs, targets) != classwise_ece(log_probs, targets, 21)

@@ -143,3 +143,9 @@ def test_refusals() -> None:
         interval_coverage(2 * one, one, one)
     with pytest.raises(ValueError, match=r"level=1.0 must be in \(0, 1\)"):
         gaussian_interval(one, one, level=1.0)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5])
+def test_an_interval_of_no_or_all_probability_is_refused(level: float) -> None:
+    with pytest.raises(ValueError, match=r"must be in \(0, 1\)"):
+        gaussian_interval(torch.zeros(1), torch.ones(1), level)

@@ -122,3 +122,13 @@ def test_a_mixture_keeps_and_sets_the_temperatures_of_its_components() -> None:
     assert warm.components[1] is q.components[1]
     with pytest.raises(ValueError, match="temperature"):
         point(1.0).at_temperature(-1.0)
+
+
+def test_the_state_of_a_point_has_its_weights_or_others_and_what_is_fixed() -> None:
+    model = nn.BatchNorm1d(2)
+    point = Point.from_model(model)
+    assert set(point.state_dict()) == set(model.state_dict())
+    others = {name: value + 1.0 for name, value in point.mean.items()}
+    state = point.state_dict(others)
+    assert all(torch.equal(state[name], value) for name, value in others.items())
+    assert torch.equal(state["running_var"], model.running_var)

@@ -162,3 +162,11 @@ def test_the_compiler_may_be_named_with_arguments(source: Path, monkeypatch: pyt
     source.write_text(ANSWER.format("NUMBER"))
     monkeypatch.setenv("CC", f"{compilation.find_compiler()[0]} -DNUMBER=7")
     assert compilation.load(source).answer() == 7
+
+
+def test_without_a_folder_to_keep_it_in_the_library_is_compiled_for_this_process(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "_private", lambda folder: False)
+    assert compilation.load(source).answer() == 42
+    assert libraries(source) == []

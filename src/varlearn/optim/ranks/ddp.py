@@ -30,10 +30,12 @@ _COMPARED = 8  # gradients that ranks with shared noise compare at a step, in tu
 def fingerprint(grads: Iterable[Tensor]) -> Tensor:
     """A number that ranks have in common if, and as good as only if, they have the gradients in common.
 
-    >>> fingerprint([torch.tensor([1.0, 2.0]), torch.tensor([3.0])])
-    tensor(6., dtype=torch.float64)
+    It is the sum of asinh(g): in a plain sum one huge entry would hide all others.
+
+    >>> fingerprint([torch.tensor([0.0, 1e30])]) == fingerprint([torch.tensor([1.0, 1e30])])
+    tensor(False)
     """
-    parts = [grad.flatten()[:: max(1, grad.numel() // _FINGERPRINT)].sum(dtype=torch.float64) for grad in grads]
+    parts = [grad.flatten()[:: max(1, grad.numel() // _FINGERPRINT)].double().asinh().sum() for grad in grads]
     same_device = [part.to(parts[0].device) for part in parts]
     return torch.stack(same_device).sum() if parts else torch.zeros((), dtype=torch.float64)
 

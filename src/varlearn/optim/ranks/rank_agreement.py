@@ -49,8 +49,8 @@ class Report(NamedTuple):
         seed: see `Place`.
         samples: how many it has for this step.
         local: sum of some of the gradients that backward left on this rank, before any averaging.
-        captured: sum of the gradients when the last block closed.
-        now: sum of the gradients as `step()` finds them.
+        captured: fingerprint of the gradients when the last block closed.
+        now: fingerprint of the gradients as `step()` finds them.
     """
 
     draws: float = -1.0
@@ -137,6 +137,6 @@ def refuse_different(reports: list[Report]) -> None:
     sums = [float(report.now) for report in reports]
     if any(value != sums[0] for value in sums if value == value):
         raise RuntimeError(
-            f"the gradients differ between ranks (sums {sums}); wrap the model in DistributedDataParallel, "
+            f"the gradients differ between ranks (sums of asinh: {sums}); wrap the model in DistributedDataParallel, "
             "let the last backward before step() synchronize, or average p.grad yourself; sync=True does not average"
         )
