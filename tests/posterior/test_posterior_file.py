@@ -128,7 +128,7 @@ def test_a_malformed_origin_is_named(path: Path) -> None:
         load(path)
 
 
-@pytest.mark.parametrize(("key", "value"), [("ess", 10**400), ("temperature", 10**400), ("temperature", 1e308)])
+@pytest.mark.parametrize(("key", "value"), [("ess", 7**500), ("temperature", 7**500), ("temperature", 1e308)])
 def test_numbers_that_no_float_holds_are_refused(path: Path, key: str, value: float) -> None:
     save(DIAG, path)
     tensors, metadata = sealed.read(path)

@@ -84,9 +84,17 @@ def test_a_damaged_configuration_is_named(text: str, tmp_path: Path) -> None:
 
 def test_differences_by_their_dotted_names() -> None:
     one = Run()
-    two = replace(one, seed=1, optim=Optim(lr=0.3), data=replace(one.data, ood=("svhn",)))
-    assert config_differences(one, two) == {"seed": (0, 1), "data.ood": ((), ("svhn",)), "optim.lr": (0.2, 0.3)}
+    two = replace(one, seed=1, optim=replace(one.optim, lr=0.3), data=replace(one.data, ood=("svhn",)))
+    assert config_differences(one, two) == {"seed": (0, 1), "data.ood": ((), ("svhn",)), "optim.lr": (None, 0.3)}
     assert config_differences(one, one) == {}
+
+
+def test_methods_with_other_settings_differ_in_those() -> None:
+    ours, paper = Run(), Run(optim=Optim("ivon"))
+    found = config_differences(ours, paper)
+    assert found["optim.name"][1] == "ivon"
+    assert found["optim.hess_init"] == (None, 0.5)
+    assert config_differences(paper, ours) == {key: (now, was) for key, (was, now) in found.items()}
 
 
 def test_a_second_process_leaves_the_files_of_the_first_alone(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def image(data: str, model: str, optim: str, scale: Scale = "small", seed: int =
 
     >>> run = image("cifar10", "resnet20", "ivon", scale="paper")
     >>> run.recipe, run.optim.lr, run.optim.hess_init, run.train.warmup
-    ('cifar10-resnet20-ivon', 0.2, 0.5, 5000)
+    ('cifar10-resnet20-ivon', 0.2, 0.5, 5000.0)
     >>> image("cifar10", "resnet20", "ivon", scale="small").data.subset
     10000
     """

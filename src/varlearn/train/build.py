@@ -208,7 +208,7 @@ def build_method(run: Run) -> Method[Any]:
     """The run's method, at its beginning.
 
     >>> build_method(Run()).label
-    'IVON'
+    'VAdamW'
     """
     return named(run.optim.name)(run.optim)
 

@@ -182,10 +182,11 @@ class RunFolder:
 
 
 def config_differences(before: Run, after: Run) -> dict[str, tuple[Any, Any]]:
-    """Dotted name -> (before, after) of every setting in which two runs differ.
+    """Dotted name -> (before, after) of every setting in which two runs differ; None where a method does not have it.
 
     >>> config_differences(Run(seed=1), Run(seed=2))
     {'seed': (1, 2)}
     """
     old, new = flattened(asdict(before)), flattened(asdict(after))
-    return {key: (old[key], new[key]) for key in old if json.dumps(old[key]) != json.dumps(new[key])}
+    pairs = {key: (old.get(key), new.get(key)) for key in (*old, *(key for key in new if key not in old))}
+    return {key: (was, now) for key, (was, now) in pairs.items() if json.dumps(was) != json.dumps(now)}

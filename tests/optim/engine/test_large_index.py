@@ -37,7 +37,7 @@ EXPORT int64_t visit(int64_t size, int64_t *end)
 {{
     int64_t sizes[2] = {{size, 5}};
     visited = last = 0;
-    run(count_span, (const char *)sizes, 2, sizeof *sizes, 1);
+    run(count_span, (const char *)sizes, sizeof *sizes, NULL, 2, 1);
     *end = last;
     return visited;
 }}

@@ -29,6 +29,7 @@ def check_equal(sharded: dict[str, Any], plain: dict[str, Any], tolerance: float
             torch.testing.assert_close(sharded[name], expected, rtol=tolerance, atol=tolerance, msg=name)
     for ours, theirs in zip(sharded["diagnostics"], plain["diagnostics"], strict=True):
         own = {"curvature_low", "curvature_median", "curvature_high"}  # of each rank's part
+        own |= {"lr_start", "lr_lowest", "lr_peak", "lr_constant_for"}  # of steps that the object has taken itself
         own |= {"by_native", "by_triton", "by_foreach", "by_loop", "converted", "findings"}
         numbers = [
             [float(value) for name, value in vars(each).items() if value is not None and name not in own]

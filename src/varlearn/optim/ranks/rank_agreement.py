@@ -48,7 +48,7 @@ class Report(NamedTuple):
         step: see `Place`.
         seed: see `Place`.
         samples: how many it has for this step.
-        local: sum of some of the gradients that backward left on this rank, before any averaging.
+        local: fingerprint of some of the gradients that backward left on this rank, before any averaging.
         captured: fingerprint of the gradients when the last block closed.
         now: fingerprint of the gradients as `step()` finds them.
     """
