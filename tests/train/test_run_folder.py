@@ -93,7 +93,7 @@ def test_methods_with_other_settings_differ_in_those() -> None:
     ours, paper = Run(), Run(optim=Optim("ivon"))
     found = config_differences(ours, paper)
     assert found["optim.name"][1] == "ivon"
-    assert found["optim.hess_init"] == (None, 0.5)
+    assert found["optim.beta2"] == (0.999, 0.99999)
     assert config_differences(paper, ours) == {key: (now, was) for key, (was, now) in found.items()}
 
 
