@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from varlearn import advice, metrics, optim, posterior, prediction, presets
     from varlearn.batchnorm import recalibrate_batchnorm
     from varlearn.fitting import Fitted, fit, load
+    from varlearn.merging import merge
     from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
     from varlearn.prediction import calibrate, predict, predict_regression, predict_tokens
@@ -29,6 +30,7 @@ __all__ = [
     "elbo",
     "fit",
     "load",
+    "merge",
     "metrics",
     "optim",
     "posterior",
@@ -67,6 +69,8 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module("varlearn.sensitivities"), name)
         case "Fitted" | "fit" | "load":
             return getattr(import_module("varlearn.fitting"), name)
+        case "merge":
+            return import_module("varlearn.merging").merge
         case "recalibrate_batchnorm":
             return import_module("varlearn.batchnorm").recalibrate_batchnorm
     raise AttributeError(f"module 'varlearn' has no attribute {name!r}")

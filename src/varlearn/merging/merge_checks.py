@@ -1,0 +1,76 @@
+"""What `merge` refuses, each with the value, the rule and the cure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+
+def checked_weights(weights: Sequence[float] | None, models: int) -> list[float]:
+    """One weight per model, 1 by default.
+
+    >>> checked_weights([1.0], models=2)
+    Traceback (most recent call last):
+    ...
+    ValueError: weights=[1.0] has 1 entries for 2 posteriors; give one weight per posterior
+    """
+    if models == 0:
+        raise ValueError("posteriors=[] names no model; a merge needs at least one")
+    if weights is None:
+        return [1.0] * models
+    if len(weights) != models:
+        raise ValueError(
+            f"weights={list(weights)} has {len(weights)} entries for {models} posteriors; give one weight per posterior"
+        )
+    if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+        raise ValueError(f"weights={list(weights)} must be >= 0, finite and not all 0; 1 for each model is usual")
+    return [float(weight) for weight in weights]
+
+
+def check_numbers(alpha: float, density: float) -> None:
+    """Refuse a factor or a fraction out of range.
+
+    >>> check_numbers(alpha=1.0, density=0.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: density=0.0 must be > 0 and <= 1; 0.2 keeps one change in five
+    """
+    if not 0 <= alpha < math.inf:
+        raise ValueError(f"alpha={alpha} must be >= 0 and finite; 1 is usual")
+    if not 0 < density <= 1:
+        raise ValueError(f"density={density} must be > 0 and <= 1; 0.2 keeps one change in five")
+
+
+def check_tensors(what: str, values: Mapping[str, Tensor], base: Mapping[str, Tensor], *, dtypes: bool = True) -> None:
+    """Refuse tensors that do not fit the base, or are not finite.
+
+    Args:
+        what: name of the tensors in messages.
+        values: the tensors of one model.
+        base: names, shapes and dtypes to have.
+        dtypes: whether the dtypes must be the same; those of curvatures need not.
+    """
+    missing, unexpected = sorted(base.keys() - values.keys()), sorted(values.keys() - base.keys())
+    if missing or unexpected:
+        raise ValueError(
+            f"{what} and base must have the same names: {what} lacks {missing} and has {unexpected} besides; "
+            "merge models of one architecture, and give only their trained weights"
+        )
+    for name, value in values.items():
+        place, wanted = f"{what}[{name!r}]", base[name]
+        if value.shape != wanted.shape:
+            raise ValueError(
+                f"{place} has shape {tuple(value.shape)}, but base[{name!r}] has {tuple(wanted.shape)}; "
+                "merge models of one architecture"
+            )
+        if not value.is_floating_point():
+            raise ValueError(f"{place} is {value.dtype}; only floats can be merged, leave other tensors out")
+        if dtypes and value.dtype != wanted.dtype:
+            raise ValueError(
+                f"{place} is {value.dtype}, but base[{name!r}] is {wanted.dtype}; all models must have one dtype, "
+                "cast them with posterior.to(dtype=...)"
+            )
+        if not value.isfinite().all():
+            raise ValueError(f"{place} has NaN or infinite entries; they must be finite, use a good checkpoint")
