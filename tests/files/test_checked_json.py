@@ -145,3 +145,13 @@ def test_equal_values_are_equal_files(path: Path) -> None:
     first = path.read_bytes()
     write_json(path, dict(reversed(DOCUMENT.items())))
     assert path.read_bytes() == first
+
+
+def test_records_share_their_keys(path: Path) -> None:
+    """Keys of their own would be a third of the memory of a long log."""
+    lines = [json_line(RECORDS[0])]
+    lines.append(json_line(RECORDS[1], lines[0]))
+    path.write_text("".join(lines))
+    first, second = read_json_lines(path).records
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    assert next(iter(first["eval"])) is next(iter(second["eval"]))

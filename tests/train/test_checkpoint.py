@@ -41,6 +41,7 @@ def test_a_checkpoint_that_a_killed_run_did_not_remove_is_removed_by_the_next(ch
         checkpoint.write(checkpoints.folder / f"step-{step:08d}.safetensors", STATE | {"step": step})
     (checkpoints.folder / ".tmpO0E5Cb").write_text("half")
     checkpoints.clean()
+    checkpoints.remove_old()
     assert sorted(os.listdir(checkpoints.folder)) == ["step-00000002.safetensors", "step-00000003.safetensors"]
 
 

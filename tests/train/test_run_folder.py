@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from varlearn.train import Optim, Run, RunFolder, RunFolderError, WriteError
+from varlearn.train import Optim, Run, RunFolder, RunFolderError, WriteError, checkpoint
 from varlearn.train.run_folder import config_differences
 
 
@@ -118,3 +118,14 @@ def test_a_flipped_bit_in_the_configuration_is_noticed(tmp_path: Path) -> None:
         folder.read_run()
     folder.config.write_bytes(b"".join([*text.splitlines(True)[:-1], b"}"]))
     assert folder.read_run() == Run()
+
+
+def test_opening_removes_no_sound_checkpoint_behind_damaged_ones(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    open_folder(folder, Run(), resume=False)
+    for step in (1, 2, 3):
+        checkpoint.write(folder.checkpoints.folder / f"step-{step:08d}.safetensors", {"step": step})
+    for path in folder.checkpoints.paths()[1:]:
+        path.write_bytes(path.read_bytes()[:-1])
+    open_folder(folder, Run(), resume=True)
+    assert folder.checkpoints.newest().state == {"step": 1}

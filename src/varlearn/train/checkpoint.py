@@ -65,7 +65,7 @@ class Checkpoints:
         """Write a checkpoint, then remove all but the newest two; on an error the earlier ones are as they were."""
         path = self.folder / f"step-{step:08d}.safetensors"
         write(path, state)
-        self._remove_old()
+        self.remove_old()
         sync_folder(self.folder)
         return path
 
@@ -92,11 +92,11 @@ class Checkpoints:
         return Restored(None, None, {})
 
     def clean(self) -> None:
-        """Remove what a killed writer left: half a checkpoint, and one that the next replaces."""
+        """Remove what a killed writer left: half a checkpoint."""
         remove_orphans(self.folder)
-        self._remove_old()
 
-    def _remove_old(self) -> None:
+    def remove_old(self) -> None:
+        """Remove all but the newest two. Set damaged ones aside first, or an older one that is sound may be lost."""
         for old in self.paths()[:-KEPT]:
             old.unlink(missing_ok=True)
 

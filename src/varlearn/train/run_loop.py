@@ -105,6 +105,7 @@ class RunLoop:
         for path, damage in damaged.items():
             self.say(f"{damage}. Set aside; going on from the one before it")
             folder.checkpoints.set_aside(path)
+        folder.checkpoints.remove_old()
         self._record_environment(folder)
         if state and (not folder.log.exists() or folder.log.stat().st_size < state["log_bytes"]):
             self.say(f"{folder.log} has lost lines since the checkpoint; going on without them")
