@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.no_tuning.library import show_sample
 from experiments.no_tuning.tasks import Parts, Task
 from varlearn import presets
 from varlearn.core import update
@@ -105,8 +106,4 @@ class Ivon:
         self._close()
         if self._posterior is None:
             self._posterior = DiagGaussian.from_optimizer(self.model, self.optimizer)
-        mean = self._posterior.mean
-        sample = self._posterior.sample(seed=1_000_000, index=number) if scale else mean
-        for name, param in self.model.named_parameters():
-            if name in mean:
-                param.copy_(mean[name] + scale * (sample[name] - mean[name]))
+        show_sample(self.model, self._posterior, scale, number)

@@ -51,8 +51,14 @@ class Variational:
     def show(self, scale: float, number: int) -> None:
         if self._posterior is None:
             self._posterior = DiagGaussian.from_optimizer(self.model, self.optimizer)
-        mean = self._posterior.mean
-        sample = self._posterior.sample(seed=1_000_000, index=number) if scale else mean
-        for name, param in self.model.named_parameters():
-            if name in mean:
-                param.copy_(mean[name] + scale * (sample[name] - mean[name]))
+        show_sample(self.model, self._posterior, scale, number)
+
+
+@torch.no_grad()
+def show_sample(model: nn.Module, posterior: DiagGaussian, scale: float, number: int) -> None:
+    """Put a sample into the weights, its distance from the mean multiplied by `scale`; 0 is the mean."""
+    mean = posterior.mean
+    sample = posterior.sample(seed=1_000_000, index=number) if scale else mean
+    for name, param in model.named_parameters():
+        if name in mean:
+            param.copy_(mean[name] + scale * (sample[name] - mean[name]))
