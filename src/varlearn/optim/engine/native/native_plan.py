@@ -19,9 +19,9 @@ from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import scalars
-from varlearn.optim.engine.native.readable_rows import ReadableRows
-from varlearn.optim.engine.native.rule_kernels import RULES, is_readable
+from varlearn.optim.engine.native.rule_kernels import RULES
 from varlearn.optim.engine.plan import Fold, Member, Noises, Row, StepSettings
+from varlearn.optim.engine.readable_rows import ReadableRows, is_readable
 from varlearn.optim.engine.tensor_operations import changed
 from varlearn.optim.engine.tensor_places import TensorPlaces
 
@@ -247,7 +247,7 @@ class NativePlan:
         for k, each in folds:
             noise = each.noise
             tensors = [each.grad, each.grad_mean, each.captured, each.estimate_mean]
-            if not all(t is None or (is_readable(t) and same_order(self._params[k], t)) for t in tensors):
+            if not all(t is None or is_readable(t, self._params[k]) for t in tensors):
                 others.append((k, each))
                 continue
             kind = (noise, each.approximation, each.count)

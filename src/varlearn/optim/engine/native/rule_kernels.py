@@ -6,10 +6,6 @@ import ctypes
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
-from varlearn.core.shards import PLAIN
 from varlearn.optim.engine.native import scalars
 from varlearn.optim.engine.plan import Fold, StepSettings
 
@@ -27,11 +23,3 @@ RULES = {
     "ivon": RuleKernels("varlearn_ivon_step", scalars.of_ivon_step, "varlearn_ivon_fold", scalars.of_ivon_fold),
     "vadamw": RuleKernels("varlearn_vadamw_step", scalars.of_vadamw_step),
 }
-
-
-def is_readable(tensor: Tensor) -> bool:
-    """Not sparse, not to be negated when it is read, not a zero without memory: all of these autograd may leave."""
-    is_plain = (
-        type(tensor) in PLAIN and tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
-    )
-    return is_plain and not tensor.is_neg() and (tensor.data_ptr() != 0 or tensor.numel() == 0)

@@ -12,10 +12,10 @@ from torch import Tensor
 from varlearn.core.noise import signed
 from varlearn.optim.engine.native import scalars
 from varlearn.optim.engine.plan import Fold
+from varlearn.optim.engine.readable_rows import is_readable
 from varlearn.optim.engine.triton import row_layout as at
 from varlearn.optim.engine.triton.device_tables import DeviceTable
 from varlearn.optim.engine.triton.launching import Launcher
-from varlearn.optim.engine.triton.readable_gradients import is_readable
 from varlearn.optim.engine.triton.rule_launches import DTYPES, HOW, floats_of
 
 
@@ -62,9 +62,9 @@ class FoldLaunch:
     def _can_read(self, k: int, fold: Fold) -> bool:
         part = self._parts[k]
         alike = [tensor for tensor in (fold.grad, fold.grad_mean, fold.captured) if tensor is not None]
-        if not all(tensor.dtype == fold.grad.dtype and is_readable(tensor, part) for tensor in alike):
+        if not all(tensor.dtype == fold.grad.dtype and is_readable(tensor, part, DTYPES) for tensor in alike):
             return False
-        return is_readable(fold.estimate_mean, part, (torch.float32,))
+        return is_readable(fold.estimate_mean, part)
 
     def _fill(self, words: array[int], k: int, fold: Fold, number: int) -> None:
         row = words[at.WORDS * k : at.WORDS * (k + 1)]

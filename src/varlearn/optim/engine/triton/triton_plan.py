@@ -20,6 +20,7 @@ from varlearn.core.shards import local, place
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import scalars
 from varlearn.optim.engine.plan import Fold, Guard, Member, Noises, Row, StepSettings
+from varlearn.optim.engine.readable_rows import ReadableRows
 from varlearn.optim.engine.tensor_operations import changed
 from varlearn.optim.engine.tensor_places import TensorPlaces
 from varlearn.optim.engine.triton import row_layout as at
@@ -27,7 +28,6 @@ from varlearn.optim.engine.triton import sample_kernels, step_kernels
 from varlearn.optim.engine.triton.device_tables import DeviceTable
 from varlearn.optim.engine.triton.fold_launch import FoldLaunch
 from varlearn.optim.engine.triton.launching import Launcher
-from varlearn.optim.engine.triton.readable_gradients import GradientReader
 from varlearn.optim.engine.triton.rule_launches import DTYPES, HOW, LAUNCHES, floats_of
 
 _LINE = 32  # floats in a line of memory of 128 bytes: copies of the mean begin on one
@@ -53,7 +53,7 @@ class TritonPlan:
         self._kinds = [(part.dtype, _keep(member)) for part, member in zip(self._parts, members, strict=True)]
         self._noises: Noises = {}
         self._number = 1  # of the last draw; the marks begin at 0, so that none is in
-        self._reader = GradientReader(self._parts)
+        self._readable = ReadableRows(self._parts, DTYPES)
         self._groups = {id(group): k for k, group in enumerate({id(m.group): m.group for m in members}.values())}
         device = self._parts[0].device
         self._launcher = Launcher(self._sizes, device)
@@ -167,7 +167,7 @@ class TritonPlan:
     def _look(self, rows: Sequence[Row]) -> None:
         """Set `_found` to whether a number in the rows of the table is not finite."""
         kinds: dict[tuple[torch.dtype, bool], list[int]] = {}
-        for k, grad, hhat in self._reader.read(rows):
+        for (k, _, _), (grad, hhat) in zip(rows, self._readable.of(rows), strict=True):
             kinds.setdefault((grad.dtype, hhat is not None), []).append(k)
         self._found.zero_()
         for (dtype, is_given), positions in kinds.items():
@@ -179,7 +179,7 @@ class TritonPlan:
         words = self._words[:]
         for k in range(len(self.members)):
             words[at.WORDS * k + at.SIZE] = 0
-        for k, grad, hhat in self._reader.read(rows):
+        for (k, _, _), (grad, hhat) in zip(rows, self._readable.of(rows), strict=True):
             row = at.WORDS * k
             words[row + at.SIZE] = self._sizes[k]
             words[row + at.GRAD] = grad.data_ptr()
@@ -206,7 +206,7 @@ class TritonPlan:
         known: dict[tuple[int, bool], int] = {}
         keys = [0] * len(self._groups)
         kinds: dict[tuple[Any, ...], list[int]] = {}
-        for (k, grad, hhat), its in zip(self._reader.read(rows), settings, strict=True):
+        for (k, _, _), (grad, hhat), its in zip(rows, self._readable.of(rows), settings, strict=True):
             kind = id(its), hhat is not None
             if kind not in known:
                 known[kind] = len(known)
@@ -234,8 +234,8 @@ class TritonPlan:
         if guard is None and len(rows) == len(self.members):
             self.is_in = False
         self.restore()  # parameters without a gradient, and all of them if the step was dropped
-        self.converted = self._reader.converted
-        self._reader.forget()
+        self.converted = self._readable.converted
+        self._readable.forget()
         if then is not None:
             self.draw(then)
 
