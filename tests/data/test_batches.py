@@ -202,3 +202,23 @@ def test_it_serves_the_prediction_loop() -> None:
     assert predictions.log_probs.shape == (7, 7)
     assert predictions.targets is not None
     assert predictions.targets.tolist() == list(range(7))
+
+
+def test_ids_tell_which_example_a_row_is() -> None:
+    examples = Examples(torch.arange(5.0).view(5, 1), torch.arange(5.0), (), "table")
+    served = Batches(examples, 2, shuffle=True, ids=True)
+    for batches in (list(served), list(served.epoch(3)), list(served.epoch(3, start=1))):
+        for inputs, targets, ids in batches:
+            assert torch.equal(examples.inputs[ids], inputs)
+            assert torch.equal(examples.targets[ids], targets)
+    own = Batches(examples, 5, ids=torch.tensor([9, 8, 7, 6, 5]))
+    assert [batch[2].tolist() for batch in own] == [[9, 8, 7, 6, 5]]
+    with pytest.raises(ValueError, match="must be one for each of the 5"):
+        Batches(examples, 2, ids=torch.arange(4))
+
+
+def test_ids_of_a_text_are_those_of_its_windows() -> None:
+    text = Examples(torch.arange(11), torch.zeros(0), (), "tokens", vocab=11)
+    batches = Batches(text, 2, context=3, shuffle=True, augment=True, ids=True)
+    assert torch.cat([batch[2] for batch in batches]).tolist() == [0, 1, 2]
+    assert all(len(batch[2]) == len(batch[0]) for batch in batches.epoch(0))

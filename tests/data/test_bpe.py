@@ -52,7 +52,7 @@ def other(merges: Path) -> Callable[[str], list[bytes]]:
 
 def test_the_same_pieces_as_hugging_face(merges: Path, other: Callable[[str], list[bytes]]) -> None:
     ours = BytePairs(read_merges(merges))
-    pieces = [ours._pieces[token] for token in ours.encode(TEXT)]
+    pieces = [ours.pieces[token] for token in ours.encode(TEXT)]
     assert pieces == other(TEXT)
     assert max(map(len, pieces)) > 3
     assert b"".join(pieces) == TEXT.encode()
@@ -65,7 +65,7 @@ def test_the_same_pieces_of_any_text(merges: Path, other: Callable[[str], list[b
         st.text(st.characters(exclude_categories=["Cs", "Cn"]), max_size=40) | st.text("ab '_1½\n\t it's", max_size=40)
     )
     def check(text: str) -> None:
-        assert [ours._pieces[token] for token in ours.encode(text)] == other(text)
+        assert [ours.pieces[token] for token in ours.encode(text)] == other(text)
 
     check()
 

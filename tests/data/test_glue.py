@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.files import md5, write, write_tar, write_xz, write_zip
+from tests.data.files import md5, write_tar, write_xz, write_zip
 from varlearn.data import glue
 from varlearn.data.errors import CorruptDataError, DataError, DownloadError
 
@@ -50,8 +50,8 @@ GLUE = {
 def test_glue_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
     archive, inside, content = GLUE[name]
     path = write_zip(tmp_path / archive, {inside: content.encode()})
-    task = glue.TASKS[name]
-    public, _ = task.files["dev"]
+    task = replace(glue.TASKS[name], joined={}, prepared={})
+    public, _ = task.files["dev_in" if name == "cola" else "dev"]
     checksum = md5(path) if public.checksum else None
     small = replace(task, counts={"dev": 2}, files={"dev": (replace(public, checksum=checksum), inside)})
     for split in ("dev", "test"):
@@ -60,7 +60,7 @@ def test_glue_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name
         assert dev.targets.tolist() == [1, 0]
         assert dev.seconds == (() if name in ("cola", "sst2") else ("S", "T"))
     with pytest.raises(DownloadError if checksum is None else CorruptDataError):
-        task.texts("dev", tmp_path / "nowhere" if checksum is None else tmp_path)
+        glue.TASKS[name].texts("dev", tmp_path / "nowhere" if checksum is None else tmp_path)
     with pytest.raises(ValueError, match="split='valid' must be one of"):
         small.texts("valid", tmp_path)
     broken = replace(small, files={"dev": (replace(public, checksum=None), inside)})
@@ -70,16 +70,6 @@ def test_glue_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name
     write_zip(path, {"other": b""})
     with pytest.raises(CorruptDataError, match=f"has no readable {inside}"):
         broken.texts("dev", tmp_path)
-
-
-def test_mrpc_as_published(tmp_path: Path) -> None:
-    content = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tAn "odd one\tS\r\n0\t7\t8\tB\tT\r\n'
-    path = write(tmp_path / "msr_paraphrase_test.txt", content.encode())
-    task = glue.TASKS["mrpc"]
-    public, _ = task.files["test"]
-    small = replace(task, counts={"test": 2}, files={"test": (replace(public, checksum=md5(path)), "")})
-    test = small.texts("test", tmp_path)
-    assert (test.texts, test.seconds, test.targets.tolist()) == (('An "odd one', "B"), ("S", "T"), [1, 0])
 
 
 def test_stsb_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -101,6 +91,25 @@ def test_prepared_tables_are_checked(tmp_path: Path) -> None:
     write_xz(tmp_path / "text" / "cola_dev.tsv.xz", "1\tGood.\n0\tBad\n")
     with pytest.raises(CorruptDataError, match=r"cola_dev.tsv.xz holds 2 texts, not 527"):
         glue.TASKS["cola"].texts("dev", tmp_path)
+
+
+def test_colas_dev_set_is_both_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = replace(glue.TASKS["cola"], counts={"train": 1, "dev_in": 2, "dev_ood": 1})
+    write_xz(tmp_path / "text" / "cola_dev.tsv.xz", "1\tGood.\n0\tBad.\n")
+    write_xz(tmp_path / "text" / "cola_dev_ood.tsv.xz", "1\tOther.\n")
+    for split in ("dev", "test"):
+        assert small.texts(split, tmp_path).texts == ("Good.", "Bad.", "Other.")
+        assert small.texts(split, tmp_path).targets.tolist() == [1, 0, 1]
+    assert small.texts("dev_in", tmp_path).texts == ("Good.", "Bad.")
+
+
+def test_stsb_prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(glue, "_STSB_COUNTS", {"dev": 2})
+    write_xz(tmp_path / "text" / "stsb_dev.tsv.xz", "3.8\tA man.\tA woman.\n0\tOne.\tTwo.\n")
+    assert glue.stsb("dev", tmp_path).targets.tolist() == pytest.approx([3.8, 0.0])
+    write_xz(tmp_path / "text" / "stsb_dev.tsv.xz", "x\tA man.\tA woman.\n0\tOne.\tTwo.\n")
+    with pytest.raises(CorruptDataError, match="has a score that is no number"):
+        glue.stsb("dev", tmp_path)
 
 
 def test_tasks_that_are_not_at_hand_say_so(tmp_path: Path) -> None:

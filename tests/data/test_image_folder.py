@@ -56,13 +56,13 @@ def test_training_crops_and_mirrors(photographs: Examples) -> None:
 def test_the_next_batch_is_decoded_meanwhile(photographs: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     started, fourth = list[int](), threading.Event()
 
-    def one(self: ImageFiles, number: int, choices: object) -> torch.Tensor:
+    def one(self: ImageFiles, number: int, choice: object) -> torch.Tensor:
         started.append(number)
         if len(started) == 4:
             fourth.set()
         return torch.zeros(3, 32, 32, dtype=torch.uint8)
 
-    monkeypatch.setattr(ImageFiles, "_one", one)
+    monkeypatch.setattr(ImageFiles, "one", one)
     batches = iter(Batches(photographs, 2))
     next(batches)
     assert fourth.wait(30)

@@ -1,10 +1,9 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-from tests.data.files import write_tar, write_zip
-from varlearn.data import sentiment
+from tests.data.files import write_tar, write_xz, write_zip
+from varlearn.data import load, sentiment
 
 
 def test_sst5_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -16,15 +15,22 @@ def test_sst5_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert dev.targets.tolist() == [3, 0]
 
 
-def test_rotten_tomatoes_as_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rotten_tomatoes_is_cut_in_the_order_of_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     members = {
-        "rt-polaritydata/rt-polarity.pos": b"good one\nnice \xe9clair\ngreat\n",
-        "rt-polaritydata/rt-polarity.neg": b"bad\nawful\nboring\n",
+        "rt-polaritydata/rt-polarity.pos": b"good one\nnice \xe9clair\ngreat\nsuperb\n",
+        "rt-polaritydata/rt-polarity.neg": b"bad\nawful\nboring\ndull\n",
     }
     write_tar(tmp_path / "rt-polaritydata.tar.gz", members)
-    monkeypatch.setattr(sentiment, "_SENTENCES", 6)
-    monkeypatch.setattr(sentiment, "_HELD_OUT", 2)
-    train, test = sentiment.rotten_tomatoes("train", tmp_path), sentiment.rotten_tomatoes("test", tmp_path)
-    assert (len(train), len(test)) == (4, 2)
-    labels = dict(zip(train.texts + test.texts, torch.cat([train.targets, test.targets]).tolist(), strict=True))
-    assert labels == {"good one": 1, "nice éclair": 1, "great": 1, "bad": 0, "awful": 0, "boring": 0}
+    monkeypatch.setattr(sentiment, "_SENTENCES", 4)
+    monkeypatch.setattr(sentiment, "_TRAINING", 2)
+    monkeypatch.setattr(sentiment, "_HELD_OUT", 1)
+    splits = {split: sentiment.rotten_tomatoes(split, tmp_path) for split in ("train", "validation", "test")}
+    assert splits["train"].texts == ("good one", "nice éclair", "bad", "awful")
+    assert splits["train"].targets.tolist() == [1, 1, 0, 0]
+    assert splits["validation"].texts == ("great", "boring")
+    assert splits["test"].texts == ("superb", "dull")
+    write_xz(tmp_path / "text" / "rotten_tomatoes.tsv.xz", "0\ta\n0\tb\n0\tc\n0\td\n1\te\n1\tf\n1\tg\n1\th\n")
+    assert sentiment.rotten_tomatoes("train", tmp_path).texts == ("e", "f", "a", "b")
+    assert load("rotten_tomatoes", "validation", tmp_path).targets.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="split='validation' of imdb needs validation="):
+        load("imdb", "validation", tmp_path)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from varlearn.data import augment as augmentation
 from varlearn.data.examples import Examples
-from varlearn.data.image_folder import ImageFiles
 from varlearn.data.seeds import generator
+from varlearn.data.stored_images import StoredImages
 
 Batch = tuple[Tensor, Tensor]
+BatchWithIds = tuple[Tensor, Tensor, Tensor]
 
 
 class Batches:
@@ -39,6 +41,8 @@ class Batches:
         rank: number of this process.
         world: number of processes.
         drop_last: leave out an epoch's last batch if it is smaller than the others.
+        ids: True makes the batches (inputs, targets, ids), where the id of an example (window) is its number in
+            `examples`; a tensor has the ids themselves, one for each. `varlearn.sensitivity` reads them.
 
     >>> examples = Examples(torch.arange(5.0).view(5, 1), torch.arange(5.0), (), "table")
     >>> batches = Batches(examples, 2, seed=0, shuffle=True)
@@ -61,6 +65,7 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         drop_last: bool = False,
+        ids: bool | Tensor = False,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be >= 1")
@@ -82,6 +87,12 @@ class Batches:
                 f"batch_size={batch_size} gives no batch: {self._units(augment)} {what} over {world} process(es)"
                 f"{', drop_last=True' if drop_last else ''}; use a smaller batch_size or context, or more data"
             )
+        self._ids = None if ids is False else torch.arange(self._units(False)) if ids is True else ids
+        if self._ids is not None and self._ids.shape != (self._units(False),):
+            raise ValueError(
+                f"ids of shape {tuple(self._ids.shape)} must be one for each of the {self._units(False)} examples or "
+                "windows; ids=True numbers them"
+            )
         shape = (1, -1, 1, 1) if examples.kind == "image" else (1, -1)
         self._mean, self._std = (torch.tensor(values).view(shape) for values in (examples.mean, examples.std))
 
@@ -89,12 +100,26 @@ class Batches:
         """Number of batches that `epoch` gives."""
         return self._steps
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         """Every example of this process's share once, in the stored order, unaugmented."""
         units = torch.arange(self.rank, self._units(False), self.world)
         yield from self._serve(units.split(self.batch_size), choices=None, phase=0)
 
-    def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
+    def chosen(self, rows: Tensor) -> Iterator[Any]:
+        """The examples (windows) of the given numbers in their order, in batches, unaugmented.
+
+        >>> batches = Batches(Examples(torch.zeros(5, 1), torch.arange(5.0), (), "table"), 2, ids=True)
+        >>> [(targets.tolist(), ids.tolist()) for _, targets, ids in batches.chosen(torch.tensor([4, 0, 1]))]
+        [([4.0, 0.0], [4, 0]), ([1.0], [1])]
+        """
+        yield from self._serve(rows.split(self.batch_size), choices=None, phase=0)
+
+    @property
+    def count(self) -> int:
+        """Number of examples, or of windows of a text, of all processes together."""
+        return self._units(False)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
         """The batches of one epoch, from batch `start` on.
 
         Args:
@@ -109,7 +134,7 @@ class Batches:
         choices, phase = None, 0
         if self.augment and self.context:
             phase = int(torch.randint(self.context, (), generator=generator(self.seed, "phase", number)))
-        elif self.augment and isinstance(self.examples.inputs, ImageFiles):
+        elif self.augment and isinstance(self.examples.inputs, StoredImages):
             choices = self.examples.inputs.draw(self.examples.mirror, seed=self.seed, epoch=number)
         elif self.augment and self.examples.kind == "image":
             choices = augmentation.draw(n, self._padding(), self.examples.mirror, seed=self.seed, epoch=number)
@@ -124,9 +149,17 @@ class Batches:
     def _padding(self) -> int:
         return augmentation.padding(*self.examples.inputs.shape[-2:])
 
-    def _serve(self, parts: tuple[Tensor, ...], choices: Tensor | None, phase: int) -> Iterator[Batch]:
+    def _serve(self, parts: tuple[Tensor, ...], choices: Tensor | None, phase: int) -> Iterator[Batch | BatchWithIds]:
+        batches = self._pairs(parts, choices, phase)
+        if self._ids is None:
+            yield from batches
+            return
+        for index, (inputs, targets) in zip(parts, batches, strict=True):
+            yield inputs, targets, self._ids[index]
+
+    def _pairs(self, parts: tuple[Tensor, ...], choices: Tensor | None, phase: int) -> Iterator[Batch]:
         inputs, targets = self.examples.inputs, self.examples.targets
-        if isinstance(inputs, ImageFiles):
+        if isinstance(inputs, StoredImages):
             images = inputs.decode_ahead(parts, choices)
             yield from ((self._normalised(batch), targets[index]) for index, batch in zip(parts, images, strict=True))
             return

@@ -40,6 +40,9 @@ class BytePairs:
     Args:
         merges: pairs of byte strings, the first to be merged first.
 
+    Attributes:
+        pieces: the bytes of each token, by number.
+
     >>> pairs = BytePairs([(b"a", b"b"), (b"ab", b"ab")])
     >>> pairs.encode("abab ab"), pairs.size
     ([257, 220, 256], 259)
@@ -50,15 +53,15 @@ class BytePairs:
     def __init__(self, merges: Iterable[tuple[bytes, bytes]]) -> None:
         pairs = list(merges)
         self._rank = {pair: rank for rank, pair in enumerate(pairs)}
-        self._pieces = [bytes([byte]) for byte in _BYTE_ORDER] + [left + right for left, right in pairs]
-        self._number = {piece: number for number, piece in enumerate(self._pieces)}
-        self._pieces.append(b"<|endoftext|>")
+        self.pieces = [bytes([byte]) for byte in _BYTE_ORDER] + [left + right for left, right in pairs]
+        self._number = {piece: number for number, piece in enumerate(self.pieces)}
+        self.pieces.append(b"<|endoftext|>")
         self._known: dict[str, list[int]] = {}
 
     @property
     def size(self) -> int:
         """Number of tokens: 256 bytes, the merges, and the end of a text."""
-        return len(self._pieces)
+        return len(self.pieces)
 
     @property
     def end_of_text(self) -> int:
@@ -79,7 +82,7 @@ class BytePairs:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The tokens' text; bytes that are no UTF-8, as at a cut, become the replacement character."""
-        return b"".join(self._pieces[token] for token in tokens).decode("utf-8", errors="replace")
+        return b"".join(self.pieces[token] for token in tokens).decode("utf-8", errors="replace")
 
     def _merged(self, word: bytes) -> list[int]:
         parts = [bytes([byte]) for byte in word]

@@ -45,6 +45,20 @@ def verify(path: Path, expected: str) -> None:
         )
 
 
+def of(path: Path, algorithm: str) -> str:
+    """The checksum of a file, hexadecimal.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "empty")
+    ...     path.touch()
+    ...     of(path, "md5")
+    'd41d8cd98f00b204e9800998ecf8427e'
+    """
+    about = path.stat()
+    return _digest(path, about.st_size, about.st_mtime_ns, algorithm)
+
+
 @lru_cache(maxsize=4096)
 def _digest(path: Path, size: int, modified: int, algorithm: str) -> str:
     """The checksum of a file; size and time stand for its content, so that an unchanged file is read once."""

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from varlearn.data.image_folder import ImageFiles
+from varlearn.data.stored_images import StoredImages
 
 Kind = Literal["image", "text", "tokens", "table"]
 """image: pixels and a class; text: tokens and a class; tokens: one long text to be continued; table: regression."""
@@ -19,7 +19,7 @@ class Examples:
     """One split of a data set.
 
     Attributes:
-        inputs: images uint8 (N, C, H, W), or `ImageFiles` that are decoded when asked for; texts int64 (N, T), padded
+        inputs: images uint8 (N, C, H, W), or `StoredImages` that are decoded when asked for; texts int64 (N, T), padded
             with 0 at the end; tables float32 (N, D); tokens (L,), one stream for language modelling.
         targets: classes int64 (N,), or values float32 (N,); empty for tokens.
         classes: the classes' names, by number; empty for tokens and tables.
@@ -36,7 +36,7 @@ class Examples:
     (3, tensor([0, 1]))
     """
 
-    inputs: Tensor | ImageFiles
+    inputs: Tensor | StoredImages
     targets: Tensor
     classes: tuple[str, ...]
     kind: Kind

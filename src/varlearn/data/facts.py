@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from varlearn.data import ag_news, glue, imdb, sentiment, uci
+from varlearn.data import ag_news, glue, glue_samples, imdb, mrpc, review_polarity, sentiment, uci
 from varlearn.data.cifar import CIFAR10, CIFAR100
 from varlearn.data.digits import DIGITS, STRANGE
 from varlearn.data.flowers102 import FLOWERS102
@@ -41,15 +41,18 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "ag_news-pack": ag_news.CLASSES,
     "ag_news-pack-human": ag_news.CLASSES,
     "imdb": imdb.CLASSES,
+    "mrpc": mrpc.CLASSES,
     "rotten_tomatoes": sentiment.CLASSES,
     "sst5": sentiment.SST5_CLASSES,
     "stsb": (),
     **{name: task.classes for name, task in glue.TASKS.items()},
+    **{name: glue.TASKS[name.removesuffix("-pack")].classes for name in glue_samples.SAMPLES},
+    **dict.fromkeys(review_polarity.REVIEWS, review_polarity.CLASSES),
 }
 """Classes of the labelled texts; none for scores."""
 
-CORPORA: tuple[str, ...] = ("brown", "tinyshakespeare", "wikitext2")
+CORPORA: tuple[str, ...] = ("brown", "openwebtext", "tinyshakespeare", "wikitext2")
 """Texts for language modelling."""
 
-TABLES: dict[str, int] = {name: columns for name, (_, _, columns, _) in uci.SHAPES.items()}
+TABLES: dict[str, int] = {"in-between": 1} | {name: columns for name, (_, _, columns, _) in uci.SHAPES.items()}
 """Columns of the tables."""

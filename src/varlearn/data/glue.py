@@ -1,15 +1,15 @@
-"""The nine tasks of GLUE (Wang et al., 2019), from the archives of the benchmark and of the tasks' authors.
+"""The tasks of GLUE (Wang et al., 2019), from the archives of the benchmark and of the tasks' authors.
 
 GLUE keeps the labels of its test splits, so the split "dev" is what one tests on; it goes by the name "test" as well,
-except where labelled test data are public (MRPC, STS-B). Prepared forms: `text/TASK_{train,dev}.tsv.xz` (label, text,
-second text).
+except where labelled test data are public (MRPC, STS-B). CoLA's "dev" has both of its parts, as in GLUE. MRPC has a
+module of its own. Prepared forms: `text/TASK_{train,dev}.tsv.xz` (label, text, second text).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -19,10 +19,9 @@ from varlearn.data.archive import members, zipped
 from varlearn.data.errors import CorruptDataError
 from varlearn.data.imageset import check_split
 from varlearn.data.sources import Published
-from varlearn.data.text_sets import Texts, labelled
+from varlearn.data.text_sets import Texts, joined_texts, labelled
 
 _GLUE = "https://dl.fbaipublicfiles.com/glue/data/"
-_MSR = "https://dl.fbaipublicfiles.com/senteval/senteval_data/"
 _STSB = Published(
     "Stsbenchmark.tar.gz",
     "http://ixa2.si.ehu.es/stswiki/images/4/48/Stsbenchmark.tar.gz",
@@ -41,6 +40,8 @@ class Task:
         counts: rows of each split.
         files: archive of each split, and the file in it (empty where the archive is the table itself).
         read: from the file's text to rows (label, text, second text or nothing).
+        joined: splits that are others, one after the other.
+        prepared: names of splits in the prepared form, where these differ.
     """
 
     name: str
@@ -48,13 +49,17 @@ class Task:
     counts: dict[str, int]
     files: dict[str, tuple[Published, str]]
     read: Callable[[str, tuple[str, ...]], list[list[str]]]
+    joined: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    prepared: dict[str, str] = field(default_factory=dict)
 
     def texts(self, split: str, root: Path | None = None) -> Texts:
         """The rows of a split."""
         if split == "test" and "test" not in self.counts:
             split = "dev"
-        check_split(split, self.counts)
-        found = sources.find(f"text/{self.name}_{split}.tsv.xz", root)
+        check_split(split, (*self.joined, *self.counts))
+        if split in self.joined:
+            return joined_texts([self.texts(part, root) for part in self.joined[split]])
+        found = sources.find(f"text/{self.name}_{self.prepared.get(split, split)}.tsv.xz", root)
         if found is not None:
             table = prepared.text(found).removesuffix("\n").split("\n")
             rows = [line.split("\t") for line in table]
@@ -109,7 +114,6 @@ _MULTINLI = Published(
     "https://cims.nyu.edu/~sbowman/multinli/multinli_1.0.zip",
     "0f70aaf66293b3c088a864891db51353",
 )
-_MRPC_MD5 = {"train": "793daf7b6224281e75fe61c1f80afe35", "test": "e437fdddb92535b820fe8852e2df8a49"}
 
 TASKS = {
     task.name: task
@@ -117,13 +121,15 @@ TASKS = {
         Task(
             "cola",
             ("unacceptable", "acceptable"),
-            {"train": 8_551, "dev": 527, "dev_ood": 516},
+            {"train": 8_551, "dev_in": 527, "dev_ood": 516},
             {
                 "train": (_COLA, "cola_public/raw/in_domain_train.tsv"),
-                "dev": (_COLA, "cola_public/raw/in_domain_dev.tsv"),
+                "dev_in": (_COLA, "cola_public/raw/in_domain_dev.tsv"),
                 "dev_ood": (_COLA, "cola_public/raw/out_of_domain_dev.tsv"),
             },
             _columns(1, 3, header=False),
+            joined={"dev": ("dev_in", "dev_ood")},
+            prepared={"dev_in": "dev"},
         ),
         Task(
             "sst2",
@@ -131,16 +137,6 @@ TASKS = {
             {"train": 67_349, "dev": 872},
             _zip("SST-2.zip", "9f81648d4199384278b86e315dac217c", "SST-2"),
             _columns(1, 0),
-        ),
-        Task(
-            "mrpc",
-            ("different", "equivalent"),
-            {"train": 4_076, "test": 1_725},
-            {
-                split: (Published(f"msr_paraphrase_{split}.txt", f"{_MSR}msr_paraphrase_{split}.txt", check), "")
-                for split, check in _MRPC_MD5.items()
-            },
-            _columns(0, 3, 4),
         ),
         Task(
             "qqp",
@@ -191,11 +187,18 @@ TASKS = {
 def stsb(split: str, root: Path | None = None) -> Texts:
     """Pairs of sentences with a score of likeness from 0 to 5; split is train, dev or test."""
     check_split(split, _STSB_COUNTS)
-    path = sources.published(_STSB, root)
-    (raw,) = members(path, [f"stsbenchmark/sts-{split}.csv"])
-    rows = [line.split("\t") for line in raw.decode("utf-8").split("\n") if line.strip()]
-    if len(rows) != _STSB_COUNTS[split] or any(len(row) < 7 for row in rows):
+    found = sources.find(f"text/stsb_{split}.tsv.xz", root)
+    if found is not None:
+        path, rows = found, prepared.rows(found, 3)
+    else:
+        path = sources.published(_STSB, root)
+        (raw,) = members(path, [f"stsbenchmark/sts-{split}.csv"])
+        lines = [line.split("\t") for line in raw.decode("utf-8").split("\n") if line.strip()]
+        rows = [[line[4], line[5], line[6].strip()] for line in lines if len(line) >= 7]
+    if len(rows) != _STSB_COUNTS[split]:
         raise CorruptDataError(f"{path} holds {len(rows)} pairs of {split}, not {_STSB_COUNTS[split]}; fetch it again")
-    scores = torch.tensor([float(row[4]) for row in rows])
-    firsts, seconds = tuple(row[5] for row in rows), tuple(row[6].strip() for row in rows)
-    return Texts(firsts, scores, (), seconds)
+    try:
+        scores = torch.tensor([float(row[0]) for row in rows])
+    except ValueError as error:
+        raise CorruptDataError(f"{path} has a score that is no number ({error}); fetch it again") from None
+    return Texts(tuple(row[1] for row in rows), scores, (), tuple(row[2] for row in rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from varlearn.data.examples import Examples
 from varlearn.data.seeds import generator
@@ -32,8 +33,20 @@ def hold_out(examples: Examples, validation: float) -> tuple[Examples, Examples]
     count = validation_size(n, validation)
     if examples.kind == "tokens":
         return examples.first(n - count), replace(examples, inputs=examples.inputs[n - count :])
-    order = torch.randperm(n, generator=generator(0, "validation", n))
-    return examples.select(order[count:].sort().values), examples.select(order[:count].sort().values)
+    kept = kept_numbers(n, validation)
+    held_out = torch.ones(n, dtype=torch.bool).index_fill(0, kept, False).nonzero()[:, 0]
+    return examples.select(kept), examples.select(held_out)
+
+
+def kept_numbers(n: int, validation: float) -> Tensor:
+    """The numbers, among n examples, of those that `hold_out` leaves to learn from, in ascending order.
+
+    >>> examples = Examples(torch.zeros(10, 1), torch.arange(10.0), (), "table")
+    >>> torch.equal(hold_out(examples, 0.2)[0].targets, kept_numbers(10, 0.2).float())
+    True
+    """
+    count = validation_size(n, validation)
+    return torch.randperm(n, generator=generator(0, "validation", n))[count:].sort().values
 
 
 def validation_size(n: int, validation: float) -> int:

@@ -19,12 +19,17 @@ from varlearn.data.errors import MissingDataError
 from varlearn.data.examples import Examples
 from varlearn.data.flowers102 import flowers102
 from varlearn.data.glue import TASKS, stsb
+from varlearn.data.glue_samples import SAMPLES
 from varlearn.data.held_out import hold_out
 from varlearn.data.imagenet import imagenet
 from varlearn.data.imdb import imdb
+from varlearn.data.in_between import in_between
 from varlearn.data.mnist import fashion_mnist, mnist
+from varlearn.data.mrpc import mrpc
+from varlearn.data.openwebtext import openwebtext
 from varlearn.data.own_files import text_file, token_file
 from varlearn.data.pack import cifar100_pack, flowers102_pack, svhn_pack, tinyimagenet_pack
+from varlearn.data.review_polarity import REVIEWS
 from varlearn.data.sentiment import rotten_tomatoes, sst5
 from varlearn.data.svhn import svhn
 from varlearn.data.text_sets import Texts, TextSource, tokenized
@@ -55,16 +60,22 @@ TEXTS: dict[str, TextSource] = {
     "ag_news-pack": ag_news_pack,
     "ag_news-pack-human": ag_news_pack_human,
     "imdb": imdb,
+    "mrpc": mrpc,
     "rotten_tomatoes": rotten_tomatoes,
     "sst5": sst5,
     "stsb": stsb,
     **{name: task.texts for name, task in TASKS.items()},
+    **SAMPLES,
+    **REVIEWS,
 }
+OWN_VALIDATION = ("rotten_tomatoes",)  # these have a split of this name
 CORPORA: dict[str, Callable[[str, Path | None], str]] = {
     "brown": brown,
     "tinyshakespeare": tinyshakespeare,
     "wikitext2": wikitext2,
 }
+TOKENS: dict[str, Callable[..., Examples]] = {"openwebtext": openwebtext}
+TABLES: dict[str, Callable[..., Examples]] = {"in-between": in_between, **UCI}
 
 
 def names() -> list[str]:
@@ -73,7 +84,7 @@ def names() -> list[str]:
     >>> "digits" in names()
     True
     """
-    return sorted([*IMAGES, *TEXTS, *CORPORA, *UCI])
+    return sorted([*IMAGES, *TEXTS, *CORPORA, *TOKENS, *TABLES])
 
 
 def load(
@@ -89,7 +100,8 @@ def load(
 
     Args:
         name: one of `names()`, or a file of one's own: text, ".txt", or GPT-2 tokens, ".bin"; see `own_files`.
-        split: "train", "test", or another that the set has; "validation" for examples held out of "train".
+        split: "train", "test", or another that the set has; "validation" for examples held out of "train",
+            or the validation split of a set that has one.
         root: folder that holds the data; where None, `VARLEARN_DATA` and the cache are searched and what neither has is
             downloaded.
         validation: what to hold out of "train": a share below 1, or a number of examples; see `hold_out`. Give the same
@@ -108,7 +120,7 @@ def load(
     >>> [len(load("digits", split, validation=0.2)) for split in ("train", "validation", "test")]
     [800, 200, 797]
     """
-    if split == "validation" and validation == 0:
+    if split == "validation" and validation == 0 and name not in OWN_VALIDATION:
         raise ValueError(
             f"split='validation' of {name} needs validation=, a share or number of training examples to hold out; "
             "give the same for split='train'"
@@ -157,8 +169,10 @@ def texts(name: str, split: str, root: Path | str | None = None) -> Texts:
 def _function(name: str) -> Callable[..., Examples]:
     if name in IMAGES:
         return IMAGES[name]
-    if name in UCI:
-        return UCI[name]
+    if name in TOKENS:
+        return TOKENS[name]
+    if name in TABLES:
+        return TABLES[name]
     if name in TEXTS:
         return partial(tokenized, TEXTS[name])
     if name in CORPORA:

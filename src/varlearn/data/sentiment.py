@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import torch
-
 from varlearn.data import prepared, sources
 from varlearn.data.archive import members, zipped
 from varlearn.data.imageset import check_split
-from varlearn.data.seeds import generator
 from varlearn.data.sources import Published
-from varlearn.data.text_sets import Texts, labelled
+from varlearn.data.text_sets import Texts, chosen_texts, labelled
 
 SST5_CLASSES = ("very negative", "negative", "neutral", "positive", "very positive")
 CLASSES = ("negative", "positive")
@@ -26,7 +23,7 @@ _TREES = Published("trainDevTestTrees_PTB.zip", "https://nlp.stanford.edu/sentim
 _POLARITY = Published(
     "rt-polaritydata.tar.gz", "https://www.cs.cornell.edu/people/pabo/movie-review-data/rt-polaritydata.tar.gz"
 )
-_SENTENCES, _HELD_OUT = 10_662, 1_066
+_SENTENCES, _TRAINING, _HELD_OUT = 5_331, 4_265, 533  # of each grade
 
 
 def sst5(split: str, root: Path | None = None) -> Texts:
@@ -42,14 +39,23 @@ def sst5(split: str, root: Path | None = None) -> Texts:
 
 
 def rotten_tomatoes(split: str, root: Path | None = None) -> Texts:
-    """Sentences with two grades. There is no official split: a fixed random tenth is "test", the rest "train"."""
-    check_split(split, ("train", "test"))
+    """Sentences with two grades; split is train (8,530), validation (1,066) or test (1,066).
+
+    The split is the usual one: of each grade the first 4,265 sentences in the order of its file, the next 533, and the
+    last 533. The positive sentences come first.
+    """
+    check_split(split, ("train", "validation", "test"))
     found = sources.find("text/rotten_tomatoes.tsv.xz", root)
     rows = prepared.rows(found, 2) if found else _polarity(found := sources.published(_POLARITY, root))
-    every = labelled(rows, CLASSES, _SENTENCES, found)
-    order = torch.randperm(_SENTENCES, generator=generator("rotten_tomatoes"))
-    chosen = order[:_HELD_OUT] if split == "test" else order[_HELD_OUT:]
-    return Texts(tuple(every.texts[k] for k in chosen.tolist()), every.targets[chosen], CLASSES)
+    every = labelled(rows, CLASSES, 2 * _SENTENCES, found)
+    held = _SENTENCES - _TRAINING - _HELD_OUT
+    first, last = {
+        "train": (0, _TRAINING),
+        "validation": (_TRAINING, _TRAINING + held),
+        "test": (_TRAINING + held, _SENTENCES),
+    }[split]
+    grades = [(every.targets == grade).nonzero().flatten().tolist() for grade in (1, 0)]
+    return chosen_texts(every, [row for grade in grades for row in grade[first:last]])
 
 
 def _polarity(path: Path) -> list[list[str]]:

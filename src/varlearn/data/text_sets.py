@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,6 +42,28 @@ class Texts:
         return len(self.texts)
 
 
+def joined_texts(parts: Sequence[Texts]) -> Texts:
+    """The texts of several parts of one set, one part after the other.
+
+    >>> part = Texts(("good",), torch.tensor([1]), ("negative", "positive"))
+    >>> joined_texts([part, part]).texts
+    ('good', 'good')
+    """
+    texts = tuple(text for part in parts for text in part.texts)
+    seconds = tuple(text for part in parts for text in part.seconds)
+    return Texts(texts, torch.cat([part.targets for part in parts]), parts[0].classes, seconds)
+
+
+def chosen_texts(texts: Texts, rows: Sequence[int]) -> Texts:
+    """The texts of the given rows, in the given order.
+
+    >>> chosen_texts(Texts(("a", "b"), torch.tensor([0, 1]), ("no", "yes")), [1]).texts
+    ('b',)
+    """
+    seconds = tuple(texts.seconds[row] for row in rows) if texts.seconds else ()
+    return Texts(tuple(texts.texts[row] for row in rows), texts.targets[list(rows)], texts.classes, seconds)
+
+
 TextSource = Callable[[str, Path | None], Texts]
 """From (split, root) to the texts of a set."""
 
@@ -50,9 +73,10 @@ def tokenized(
     split: str,
     root: Path | None = None,
     *,
-    tokens: Tokens = "words",
+    tokens: Tokens | Literal["model"] = "words",
     vocab: int = 10_000,
     context: int = 256,
+    pretrained: str | None = None,
 ) -> Examples:
     """Texts as rows of tokens, padded with 0 at the end.
 
@@ -60,9 +84,10 @@ def tokenized(
         source: gives the texts of a split; "words" takes its words from the split "train".
         split: of the set.
         root: see `sources.folders`.
-        tokens: "words", "bytes" or "gpt2".
+        tokens: "words", "bytes", "gpt2", or "model" for the tokenizer of a pretrained model.
         vocab: numbers in all for "words": words, padding, unknown, and the border of two texts.
         context: tokens kept of each text; a pair's texts are joined before they are cut.
+        pretrained: folder of the pretrained model, for "model" alone.
 
     >>> few = Texts(("good film", "bad"), torch.tensor([1, 0]), ("negative", "positive"))
     >>> tokenized(lambda split, root: few, "train").inputs  # 3 bad, 4 film, 5 good
@@ -72,6 +97,10 @@ def tokenized(
     if context < 1:
         raise ValueError(f"context={context} must be >= 1")
     texts = source(split, root)
+    if tokens == "model":
+        from varlearn.data.pretrained_tokens import pretrained_tokens
+
+        return pretrained_tokens(texts, pretrained, context)
     coder = _tokenizer(source, root, tokens, vocab, tuple(sources.folders(root)))
     rows = []
     for number, text in enumerate(texts.texts):

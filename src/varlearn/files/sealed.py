@@ -61,7 +61,7 @@ def read(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> tu
     Raises:
         CorruptFileError: if any bit differs from what was written.
     """
-    metadata = _verify(Path(path))
+    metadata = verify(Path(path))
     try:
         return load_file(path, device=str(device)), metadata
     except SafetensorError as error:
@@ -94,7 +94,12 @@ def _seal(file: BinaryIO) -> None:
     file.flush()
 
 
-def _verify(path: Path) -> dict[str, Any]:
+def verify(path: Path) -> dict[str, Any]:
+    """Check the file against its checksum, in parts, and return its metadata.
+
+    Raises:
+        CorruptFileError: if any bit differs from what was written.
+    """
     with open(path, "rb") as file:
         try:
             length, header = _header(file)
