@@ -14,10 +14,14 @@ from tests.optim.contract import (
     TinyNet,
     assert_same,
     cases,
+    cases_and_faster_paths,
+    drawing_rows,
     fresh,
     mse,
     rows,
     rows_and_dtypes,
+    rows_and_paths,
+    separable_rows,
     snapshot,
     tensor_state,
     train,
@@ -55,12 +59,13 @@ def test_closure_is_run_for_each_sample_and_its_mean_loss_returned(row: Contract
     def closure() -> Tensor:
         opt.zero_grad()
         loss = mse(model)
-        loss.backward()
+        row.in_closure(opt, loss)
         losses.append(loss.item())
         return loss
 
     returned = opt.step(closure)
-    assert len(losses) == kwargs.get("mc_samples", 1)
+    assert len(losses) == row.passes * kwargs.get("mc_samples", 1)
+    losses = losses[:: row.passes]
     assert float(returned) == pytest.approx(sum(losses) / len(losses), rel=1e-6)
     assert not returned.requires_grad
     assert all(state["step"] == 1 for state in opt.state.values())
@@ -83,7 +88,7 @@ def test_runs_repeat_and_the_global_generator_is_not_read(row: Contract, kwargs:
     assert_same(runs[0], runs[1])
 
 
-@rows
+@drawing_rows
 def test_seeds_differ(row: Contract) -> None:
     model, opt = fresh(row, seed=1)
     other, other_opt = fresh(row, seed=2)
@@ -130,7 +135,7 @@ def test_hyperparameters_changed_while_training_count_from_the_next_step(row: Co
     assert_same(before, weights(model))
 
 
-@rows
+@separable_rows
 def test_a_group_added_while_training_joins_and_disturbs_nobody(row: Contract) -> None:
     def run(join: bool) -> tuple[list[Tensor], Any]:
         old, new = (nn.Parameter(torch.full((3,), 1.0)) for _ in range(2))
@@ -221,7 +226,7 @@ def test_freezing_and_unfreezing_between_two_samples_of_a_step(row: Contract) ->
     assert bool(torch.isfinite(late).all())
 
 
-@rows
+@separable_rows
 def test_mixed_dtypes_do_not_disturb_each_other(row: Contract) -> None:
     def run(dtype: torch.dtype) -> Tensor:
         single, other = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3, dtype=dtype))
@@ -236,8 +241,7 @@ def test_mixed_dtypes_do_not_disturb_each_other(row: Contract) -> None:
         assert torch.equal(run(dtype), alone)
 
 
-@pytest.mark.parametrize("path", ["foreach", "fused", "default"])
-@cases
+@cases_and_faster_paths
 def test_paths_agree_with_the_plain_loop(row: Contract, kwargs: dict, path: str) -> None:
     for dtype in (torch.float32, torch.float64):
         runs = []
@@ -250,8 +254,7 @@ def test_paths_agree_with_the_plain_loop(row: Contract, kwargs: dict, path: str)
             torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance * float(plain.abs().max()))
 
 
-@pytest.mark.parametrize("path", ["loop", "foreach", "fused"])
-@rows
+@rows_and_paths
 def test_default_dtype_does_not_change_anything(row: Contract, path: str) -> None:
     runs = []
     for default in (torch.float32, torch.float64):

@@ -37,7 +37,7 @@ def test_resume_is_bitwise(row: Contract, kwargs: dict, path: dict) -> None:
     torch.manual_seed(99)  # the noise is the checkpoint's, not the process's
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    resumed, resumed_opt = fresh(row, **{**kwargs, **path, "seed": 7})
+    resumed, resumed_opt = fresh(row, **row.reseeded(**kwargs, **path))
     resumed.load_state_dict(saved["model"])
     resumed_opt.load_state_dict(saved["opt"])
     train(row, resumed, resumed_opt, range(2, 5))

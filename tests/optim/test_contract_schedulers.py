@@ -18,6 +18,7 @@ from tests.optim.contract import (
     assert_same,
     fresh,
     rows,
+    rows_and_paths,
     snapshot,
     train,
     weights,
@@ -65,7 +66,7 @@ def test_every_scheduler_drives_it_as_it_drives_adamw(row: Contract, name: str, 
 
     model, opt = fresh(row, lr=torch.tensor(0.1, dtype=torch.float64) if tensor else 0.1)
     seen = run(opt, lambda index: train(row, model, opt, [index]))
-    oracle = AdamW(TinyNet().parameters(), lr=0.1, betas=row.base["betas"])
+    oracle = AdamW(TinyNet().parameters(), lr=0.1, betas=row.betas)
     expected = run(oracle, lambda index: oracle.step())
     torch.testing.assert_close(torch.tensor(seen), torch.tensor(expected), rtol=1e-6, atol=1e-9)
     assert len({lr for lr, _ in seen}) > 1
@@ -97,8 +98,7 @@ def test_resume_with_a_scheduler_is_bitwise(row: Contract, name: str) -> None:
 
 
 @pytest.mark.parametrize("lr", [torch.tensor(0.1), torch.tensor([0.1]), torch.tensor(0.1, dtype=torch.float64)])
-@pytest.mark.parametrize("path", ["loop", "foreach", "fused"])
-@rows
+@rows_and_paths
 def test_tensor_lr_is_the_number_it_holds(row: Contract, lr: Tensor, path: str) -> None:
     model, opt = fresh(row, lr=lr, **row.paths[path])
     other, other_opt = fresh(row, lr=lr.item(), **row.paths[path])

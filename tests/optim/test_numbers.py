@@ -22,7 +22,7 @@ def next_noise(opt: IVON, position: int) -> Tensor:
     """epsilon of the next training sample for parameter number `position`, one per group."""
     group = opt.param_groups[position]
     hess = opt.state[group["params"][0]]["hess"]
-    return normal_(torch.empty_like(hess), fold_in(opt._draw_key(group, train=True), position))
+    return normal_(torch.empty_like(hess), fold_in(opt._noise(group, train=True).key, position))
 
 
 def push(opt: IVON, gradients: dict[Tensor, Tensor]) -> None:

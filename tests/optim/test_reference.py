@@ -129,7 +129,7 @@ class Lockstep:
         """What the next training sample adds to parameter `index`, in units of sigma."""
         group = self.optimizer.param_groups[index]
         out = torch.empty(self.params[index].numel(), dtype=self.params[index].dtype)
-        return numbers(normal_(out, fold_in(self.optimizer._draw_key(group, train=True), index)))
+        return numbers(normal_(out, fold_in(self.optimizer._noise(group, train=True).key, index)))
 
     def step(self, samples: int) -> None:
         thetas: list[list[Vector]] = [[] for _ in self.params]

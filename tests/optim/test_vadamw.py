@@ -235,7 +235,7 @@ def test_the_posterior_is_what_samples_are_drawn_from() -> None:
     model, opt = fresh(ess=100.0)
     train(model, opt, range(11))
     posterior = DiagGaussian.from_optimizer(model, opt)
-    key = opt._draw_key(opt.param_groups[0], train=False)
+    key = opt._noise(opt.param_groups[0], train=False).key
     with opt.sampled_params():
         for index, (name, param) in enumerate(model.named_parameters()):
             epsilon = normal_(torch.empty(param.numel()), fold_in(key, index)).view_as(param)

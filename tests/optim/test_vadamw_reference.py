@@ -23,7 +23,7 @@ def numbers(tensor: Tensor) -> Array:
 
 def noise(opt: VAdamW, index: int, param: Tensor) -> Array:
     """What the next training sample adds to a parameter, in units of sigma."""
-    key = fold_in(opt._draw_key(opt.param_groups[0], train=True), index)
+    key = fold_in(opt._noise(opt.param_groups[0], train=True).key, index)
     return numbers(normal_(torch.empty(param.numel(), dtype=param.dtype), key)).reshape(tuple(param.shape))
 
 

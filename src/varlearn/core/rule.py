@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -32,3 +33,12 @@ class Rule(NamedTuple):
     estimate: Callable[..., Tensor]
     step: Callable[[tuple[Tensor, ...], Tensor, Tensor, Any, Tensor | float], tuple[Tensor, ...]]
     has_products: bool = True
+
+
+def no_std(curvature: Tensor, ess: float, weight_decay: float) -> Tensor:
+    """sigma of a rule that learns a point: 0.
+
+    >>> no_std(torch.ones(2), ess=1.0, weight_decay=0.0)
+    tensor([0., 0.])
+    """
+    return torch.zeros_like(curvature)

@@ -15,6 +15,7 @@ No function changes its arguments, except those whose name ends in an underscore
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -213,8 +214,15 @@ def precision(hess: Tensor, weight_decay: float) -> Tensor:
 
 def lowest_precision(weight_decay: float, dtype: torch.dtype) -> float:
     """The smallest h + delta that survives being stored as h in `dtype`."""
+    relative, absolute = _smallest(dtype)
+    return max(relative * weight_decay, absolute)
+
+
+@functools.cache
+def _smallest(dtype: torch.dtype) -> tuple[float, float]:
+    """What `lowest_precision` is made of. It is asked for each parameter at each sample, and `finfo` is slow."""
     info = torch.finfo(dtype)
-    return max(8.0 * info.eps * weight_decay, info.tiny / info.eps)
+    return 8.0 * info.eps, info.tiny / info.eps
 
 
 def lowest_hess(weight_decay: float, dtype: torch.dtype) -> float:

@@ -69,10 +69,18 @@ def scale(ess: float, batch_size: float, beta2: float, step: int, prior_std: flo
     >>> scale(ess=100.0, batch_size=10.0, beta2=0.5, step=0, prior_std=0.1)
     (inf, 1.0)
     """
-    if step == 0:
-        return math.inf, 1.0
-    inverse = ess * batch_size / (1.0 - beta2**step)
-    return inverse, max(1.0 / (inverse * prior_std * prior_std), _TINY)
+    shared = fisher_scale(ess, batch_size, beta2, step)
+    return shared, prior_term(shared, prior_std)
+
+
+def fisher_scale(ess: float, batch_size: float, beta2: float, step: int) -> float:
+    """The first number of `scale`: what v is multiplied by. All parameters of a group at one step share it."""
+    return ess * batch_size / (1.0 - beta2**step) if step else math.inf
+
+
+def prior_term(fisher_scale: float, prior_std: float) -> float:
+    """The second number of `scale`: what is added to v, the prior's precision in units of v."""
+    return 1.0 if fisher_scale == math.inf else max(1.0 / (fisher_scale * prior_std * prior_std), _TINY)
 
 
 def step(q: Moments, grad: Tensor, unclipped: Tensor, hyper: Hyper) -> Moments:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
 from varlearn.core.noise import derive_key, normal_
+from varlearn.optim.per_example import example_gradients
 
 
 def per_example_gauss_newton(
@@ -46,24 +46,17 @@ def per_example_gauss_newton(
     >>> hhat[model.weight]  # gradients 1 and 2
     tensor([[2.5000]])
     """
-    params = {name: param.detach() for name, param in model.named_parameters() if param.requires_grad}
-    fixed = {name: param.detach() for name, param in model.named_parameters() if not param.requires_grad}
-    fixed |= dict(model.named_buffers())
-
-    def loss(values: dict[str, Tensor], example: Tensor, target: Tensor) -> Tensor:
-        return loss_fn(functional_call(model, values | fixed, (example.unsqueeze(0),)), target.unsqueeze(0))
-
-    size = chunk_size or len(inputs)
-    sums = {name: torch.zeros_like(value) for name, value in params.items()}
-    for examples, labels in zip(inputs.split(size), targets.split(size), strict=True):
-        gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(params, examples, labels)
-        for name, gradient in gradients.items():  # (chunk, *shape)
-            sums[name] += gradient.square().sum(0)
-    parameters = dict(model.named_parameters())
-    return {parameters[name]: total / len(inputs) for name, total in sums.items()}
+    found = example_gradients(model, lambda network, x, y: loss_fn(network(x), y), inputs, targets, chunk_size)
+    return found.squares
 
 
-def hutchinson(loss: Tensor, params: Iterable[Tensor], seed: int = 0, probes: int = 1) -> dict[Tensor, Tensor]:
+def hutchinson(
+    loss: Tensor,
+    params: Iterable[Tensor],
+    seed: int = 0,
+    probes: int = 1,
+    gradients: dict[Tensor, Tensor] | None = None,
+) -> dict[Tensor, Tensor]:
     """Hutchinson's estimate hhat = mean over probes of z * (H z), with random signs z; one more backward per probe.
 
     Args:
@@ -71,6 +64,8 @@ def hutchinson(loss: Tensor, params: Iterable[Tensor], seed: int = 0, probes: in
         params: trainable parameters; those that the loss does not reach are left out.
         seed: of the signs; pass the step number. The global generator is not consumed.
         probes: how many sign vectors to average over.
+        gradients: receives the gradients, which are made on the way; then `loss.backward()` is not needed, and the
+            graph is freed.
 
     Returns:
         Parameter -> hhat, unbiased for the diagonal of the Hessian; exact where the Hessian is diagonal.
@@ -80,13 +75,19 @@ def hutchinson(loss: Tensor, params: Iterable[Tensor], seed: int = 0, probes: in
     tensor([ 6., 12.])
     """
     reached = [param for param in params if param.requires_grad]
-    gradients = torch.autograd.grad(loss, reached, create_graph=True, allow_unused=True)
-    pairs = [(p, g) for p, g in zip(reached, gradients, strict=True) if g is not None and g.requires_grad]
+    found = torch.autograd.grad(loss, reached, create_graph=True, allow_unused=True)
+    if gradients is not None:
+        gradients.update({p: g.detach() for p, g in zip(reached, found, strict=True) if g is not None})
+    pairs = [(p, g) for p, g in zip(reached, found, strict=True) if g is not None and g.requires_grad]
     estimates = {param: torch.zeros_like(param, requires_grad=False) for param, _ in pairs}
-    for probe in range(probes):
+    for probe in range(probes if pairs else 0):
         signs = [_signs(param, derive_key(seed, probe, index=index)) for index, (param, _) in enumerate(pairs)]
         products = torch.autograd.grad(
-            [g for _, g in pairs], [p for p, _ in pairs], grad_outputs=signs, retain_graph=True, materialize_grads=True
+            [g for _, g in pairs],
+            [p for p, _ in pairs],
+            grad_outputs=signs,
+            retain_graph=gradients is None or probe + 1 < probes,
+            materialize_grads=True,
         )
         for (param, _), sign, product in zip(pairs, signs, products, strict=True):
             estimates[param] += sign * product / probes

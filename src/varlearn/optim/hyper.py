@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -29,18 +29,47 @@ _NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
     "eps": (_NON_NEGATIVE, "1e-8 is usual"),
     "n": (_POSITIVE, "use the number of training examples, or of tokens for a language model"),
     "batch_size": (_POSITIVE, "use the number of examples (or tokens) that the loss of a step is a mean over"),
+    "hessian_power": (_NON_NEGATIVE, "1 is usual"),
+    "rho": (_NON_NEGATIVE, "0.05 is usual for SAM, 0.01 for BSAM"),
+    "damping": (_NON_NEGATIVE, "0 leaves it out; 1e-3 is usual for VOGN"),
+    "kl_weight": (_NON_NEGATIVE, "1 is the evidence lower bound"),
+    "decay": (_NON_NEGATIVE, "0 leaves the pull to the prior"),
     "clip_radius": (("> 0", lambda value: value > 0.0), "use math.inf for no clipping, or 1e-3 for transformers"),
 }
 _INTEGERS = {"mc_samples": 1, "seed": 0, "draws": 0}  # the least that each may be
 _FLAGS = ("rescale_lr", "debias", "maximize")
 _CHOICES = {
     "hess_approx": ("reparam", "squared_gradient"),
+    "momentum": ("sum", "average"),
     "noise": ("independent", "shared"),
     "nonfinite": ("skip", "raise"),
     "memory": ("fast", "lean"),
     "foreach": (None, True, False),
     "fused": (None, True, False),
 }
+
+
+def stays_on_device(value: Any) -> bool:
+    """Whether a hyperparameter is a tensor on an accelerator, which the host does not read: it would have to wait.
+
+    >>> stays_on_device(0.1)
+    False
+    """
+    return isinstance(value, Tensor) and value.device.type != "cpu"
+
+
+def arguments(given: Mapping[str, Any], *without: str) -> dict[str, Any]:
+    """The defaults of an optimizer's groups: the arguments of its constructor, from `locals()` in the first line.
+
+    Args:
+        given: names and values.
+        without: names of arguments that are no hyperparameters, or not in this form.
+
+    >>> arguments({"self": None, "params": [], "lr": 0.1, "seed": None}, "seed")
+    {'lr': 0.1}
+    """
+    left_out = {"self", "params", "__class__", *without}
+    return {name: value for name, value in given.items() if name not in left_out}
 
 
 def normalize(group: dict[str, Any]) -> None:
@@ -98,6 +127,10 @@ def check(group: dict[str, Any]) -> None:
         _check_integer("steps", group["steps"], 1)
     if group.get("prior_width") is not None:
         _check_number("prior_width", group["prior_width"], *_POSITIVE, "use 1 for shallow networks and embeddings")
+    if group.get("prior_std") is not None:
+        _check_number("prior_std", group["prior_std"], *_POSITIVE, "use None for a prior by weight_decay")
+    if group.get("std_init") is not None:
+        _check_number("std_init", group["std_init"], *_NON_NEGATIVE, "use None for IVON's first sigma")
     if group.get("max_grad_norm") is not None:
         _check_number("max_grad_norm", group["max_grad_norm"], *_POSITIVE, "use None for no clipping, or 1.0")
 
@@ -138,6 +171,8 @@ def _check_number(name: str, value: Any, rule: str, holds: Callable[[float], boo
             raise ValueError(_message(name, value, f"one number: Tensor {name} must be 1-element", "pass a float"))
         if value.is_complex():
             raise TypeError(_message(name, value, "one real number", "pass a float or a one-element tensor"))
+        if stays_on_device(value):
+            return
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(_message(name, value, f"a number {rule}", cure))

@@ -105,30 +105,9 @@ class IVON(VariationalOptimizer):
         beta2: float | None = None,
         sync: bool | None = None,
     ) -> None:
-        del sync
-        aliases = {name: beta for name, beta in (("beta1", beta1), ("beta2", beta2)) if beta is not None}
-        defaults = {
-            "lr": lr,
-            "ess": ess,
-            "hess_init": hess_init,
-            "betas": betas,
-            "weight_decay": weight_decay,
-            "mc_samples": mc_samples,
-            "clip_radius": clip_radius,
-            "rescale_lr": rescale_lr,
-            "debias": debias,
-            "hess_approx": hess_approx,
-            "prior_mean": prior_mean,
-            "noise": noise,
-            "seed": torch.initial_seed() if seed is None else seed,
-            "nonfinite": nonfinite,
-            "max_grad_norm": max_grad_norm,
-            "memory": memory,
-            "foreach": foreach,
-            "fused": fused,
-            "maximize": maximize,
-        }
-        defaults |= aliases
+        defaults = hyper.arguments(locals(), "sync", "beta1", "beta2")
+        defaults["seed"] = torch.initial_seed() if seed is None else seed
+        defaults |= {name: beta for name, beta in (("beta1", beta1), ("beta2", beta2)) if beta is not None}
         given = objective.is_given(prior_mean)
         defaults["prior_mean"] = None if given else prior_mean
         hyper.normalize(defaults)
@@ -153,8 +132,9 @@ class IVON(VariationalOptimizer):
     def _warn_of_rescaled_clipping(self) -> None:
         """Clipping already bounds the first steps; with rescaling on top, small h0 make them too short."""
         for group in self.param_groups:
-            radius, lr = float(group["clip_radius"]), float(group["lr"])
+            radius = float(group["clip_radius"])
             if group["rescale_lr"] and radius < math.inf:
+                lr = float(group["lr"])
                 scale = float(group["hess_init"]) + float(group["weight_decay"])
                 warnings.warn(
                     f"clip_radius={radius:g} with rescale_lr=True: a weight moves by at most lr * (hess_init + "
@@ -167,16 +147,7 @@ class IVON(VariationalOptimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own hyperparameters; they join at the next sample."""
-        prior_mean = param_group.get("prior_mean") if isinstance(param_group, dict) else None
-        if not objective.is_given(prior_mean):
-            super().add_param_group(param_group)
-            return
-        super().add_param_group(param_group | {"prior_mean": None})
-        try:
-            objective.assign_prior_mean(self, self.param_groups[-1:], prior_mean)
-        except Exception:
-            self.param_groups.pop()
-            raise
+        objective.add_group(self, super().add_param_group, param_group)
 
     def _hyper(self, group: dict[str, Any], step: int) -> update.Hyper:
         return step_hyper(group, step)

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from varlearn.advice import RunFacts, findings
+from varlearn.optim.hyper import stays_on_device
 
 Group = dict[str, Any]
 
@@ -61,6 +62,8 @@ class LrHistory:
 
     def note(self, groups: Sequence[Group]) -> None:
         """Call after each step."""
+        if any([stays_on_device(group["lr"]) for group in groups]):
+            return  # reading it would make the host wait
         for number, group in enumerate(groups):
             rate = float(group["lr"])
             if number < len(self._seen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol, TypeGuard
 
 import torch
@@ -105,3 +105,23 @@ def assign_prior_mean(
             raise ValueError(f"prior_mean[{position}] is not finite; replace its NaN and infinite entries")
     for param, tensor in zip(params, given, strict=True):
         optimizer.state[param]["prior_mean"] = like(param, tensor.detach())
+
+
+def add_group(optimizer: Optimizer, add: Callable[[dict[str, Any]], None], group: dict[str, Any]) -> None:
+    """Add a parameter group whose m0 may be given as tensors; a group that is refused is not added.
+
+    Args:
+        optimizer: that gets the group.
+        add: adds a group with any other m0.
+        group: its parameters and hyperparameters.
+    """
+    given = group.get("prior_mean") if isinstance(group, dict) else None
+    if not is_given(given):
+        add(group)
+        return
+    add(group | {"prior_mean": None})
+    try:
+        assign_prior_mean(optimizer, optimizer.param_groups[-1:], given)
+    except Exception:
+        optimizer.param_groups.pop()
+        raise

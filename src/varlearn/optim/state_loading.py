@@ -32,7 +32,8 @@ def prepare(optimizer: Optimizer, state_dict: dict[str, Any], rule: Rule) -> dic
     params = [param for group in optimizer.param_groups for param in group["params"]]
     owners = [group for group in state_dict["param_groups"] for _ in group["params"]]
     for group in state_dict["param_groups"]:
-        hyper.check(optimizer.defaults | group)
+        known = {name: group.get(name, default) for name, default in optimizer.defaults.items()}
+        hyper.check(known)  # another optimizer's words may mean other things
     for index, param, group in zip(ids, params, owners, strict=True):
         state = state_dict["state"].get(index, {})
         if state:

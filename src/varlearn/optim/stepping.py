@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from varlearn.core.shards import PLAIN
-from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings
+from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings, is_guarded
+from varlearn.optim.engine.triton.capturing import is_capturing, refuse
+from varlearn.optim.hyper import stays_on_device
 from varlearn.optim.lr_history import LrHistory
 from varlearn.optim.ranks import fsdp
 from varlearn.optim.sampling.sample import Sample
@@ -22,6 +24,11 @@ Group = dict[str, Any]
 Work = list[tuple[Plan, list[Row]]]
 
 _OF_SHARDS = ("loop", "triton")  # the engines that compute sharded parameters
+
+_NEEDS_HOST = (
+    "the host must know something of it: nonfinite='raise', several samples, several ranks, or parameters that another "
+    "engine computes or that are on several devices"
+)
 
 _log = logging.getLogger("varlearn")
 
@@ -52,7 +59,7 @@ class Stepper:
         place: Callable[[], Sequence[int]],
         scale: Tensor | None = None,
         overflow: Tensor | None = None,
-        unclip: float = 1.0,
+        unclip: float | Tensor = 1.0,
         then: Callable[[], Sample | None] | None = None,
     ) -> Sample | None:
         """Update mean and state, or drop the step and leave them as they are.
@@ -71,6 +78,9 @@ class Stepper:
             The sample that the weights show now, if the step has drawn one.
         """
         guarded = _guarded(plans, groups, average)
+        is_captured = bool(plans) and is_capturing(plans[0].members[0].param.device)
+        if is_captured and guarded is None:
+            refuse(plans[0].members[0].param.device, _NEEDS_HOST)
         if guarded is None and overflow is not None and float(overflow) > 0.0:
             self.skipped += 1  # GradScaler lowers its scale and goes on
             return None
@@ -79,7 +89,10 @@ class Stepper:
             self._drop(work, groups)
             return None
         unscale = 1.0 if scale is None or guarded is not None else 1.0 / float(scale)
-        clip = _clip_factors(work, groups, unscale)
+        clip = {id(group): 1.0 for group in groups} if guarded is not None else _clip_factors(work, groups, unscale)
+        norm = _norm(work, groups) if guarded is not None else None
+        undo = unclip if guarded is not None and isinstance(unclip, Tensor) else None
+        unclip = 1.0 if undo is not None else float(unclip)
         known: dict[tuple[int, int], StepSettings] = {}
         settings: list[list[StepSettings]] = []
         for plan, rows in work:
@@ -87,21 +100,24 @@ class Stepper:
             for k, grad, hhat in rows:
                 param, state, group, _ = plan.members[k]
                 state["step"] += 1
-                which = id(group), int(state["step"])
+                which = id(group), state["step"]
                 if which not in known:
+                    lr = group["lr"] if guarded is not None and stays_on_device(group["lr"]) else None
                     factor = -unscale if group["maximize"] else unscale
-                    known[which] = self._settings(group, average, which[1], factor, clip[id(group)], unclip)
+                    known[which] = self._settings(group, average, which[1], factor, clip[id(group)], unclip, lr)
+                    if guarded is not None and group["max_grad_norm"] is not None:
+                        known[which] = known[which]._replace(max_norm=float(group["max_grad_norm"]))
                 if hhat is not None and param not in average.given:
                     _follow(hhat, average.change(param, grad), known[which])
                 settings[-1].append(known[which])
         self.rates.note(groups)
-        looks_at_h = any([step % EVERY == 0 for _, step in known])
+        looks_at_h = not is_captured and any([step % EVERY == 0 for _, step in known])
         following = None if then is None or looks_at_h or guarded is not None else then()
         for (plan, rows), its in zip(work, settings, strict=True):
             if guarded is None:
                 plan.step(rows, its, None if following is None else following.noises)
             else:
-                guarded.step(rows, its, guard=Guard(scale, overflow))
+                guarded.step(rows, its, guard=Guard(scale, overflow, norm, undo))
         if looks_at_h:
             self.count_dropped(0 if guarded is None else guarded.settle())
             self.saturation.recover([plan.members[k] for plan, rows in work for k, _, _ in rows])
@@ -114,12 +130,21 @@ class Stepper:
         self.skipped += count
 
     def _settings(
-        self, group: Group, average: SampleAverage, step: int, factor: float, clip: float, unclip: float
+        self,
+        group: Group,
+        average: SampleAverage,
+        step: int,
+        factor: float,
+        clip: float,
+        unclip: float,
+        device_lr: Tensor | None,
     ) -> StepSettings:
         prior_mean = group.get("prior_mean")
         number = 0.0 if prior_mean in (None, "init") else float(prior_mean)
         how = group["hess_approx"], average.noise(group), number, factor, clip, unclip
-        return StepSettings(self._hyper(group, step), *how)
+        if device_lr is None:
+            return StepSettings(self._hyper(group, step), *how)
+        return StepSettings(self._hyper({**group, "lr": 1.0}, step), *how, device_lr)
 
     def _drop(self, work: Work, groups: Sequence[Group]) -> None:
         bad = [
@@ -153,12 +178,12 @@ def _gather(average: SampleAverage, plans: Sequence[Plan]) -> Work:
 def _guarded(plans: Sequence[Plan], groups: Sequence[Group], average: SampleAverage) -> GuardedPlan | None:
     """The plan, if it can find out by itself whether the step is to be dropped, and nothing else must be known first.
 
-    A norm to clip to, an error to raise, hhat that follows the gradient and other ranks' shards are known on the host.
+    An error to raise, hhat that follows the gradient and other ranks' shards are known on the host.
     """
     plan = plans[0] if len(plans) == 1 else None
-    if not isinstance(plan, GuardedPlan) or average.estimates:
+    if plan is None or not is_guarded(plan) or average.estimates:
         return None
-    needs_host = any([group["max_grad_norm"] is not None or group["nonfinite"] != "skip" for group in groups])
+    needs_host = any([group["nonfinite"] != "skip" for group in groups])
     return plan if not needs_host and all([_is_plain(member) for member in plan.members]) else None
 
 
@@ -187,6 +212,14 @@ def _clip_factors(work: Work, groups: Sequence[Group], unscale: float) -> dict[i
             if group["max_grad_norm"] is not None:
                 factors[id(group)] = min(1.0, float(group["max_grad_norm"]) / (total + 1e-6))
     return factors
+
+
+def _norm(work: Work, groups: Sequence[Group]) -> Tensor | None:
+    """The norm of all gradients as a tensor, if it is needed; the host does not read it."""
+    grads = [grad for _, rows in work for _, grad, _ in rows]
+    if not grads or all([group["max_grad_norm"] is None for group in groups]):
+        return None
+    return torch.stack(torch._foreach_norm(grads, dtype=torch.float64)).square().sum().sqrt().float().view(1)
 
 
 def _follow(hhat: Tensor, change: Tensor | None, settings: StepSettings) -> None:

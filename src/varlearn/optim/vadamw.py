@@ -13,6 +13,7 @@ from varlearn.optim import hyper
 from varlearn.optim.annealing import Schedule, annealed_over_run
 from varlearn.optim.diagnostics import GroupDiagnostics, diagnose
 from varlearn.optim.engine.plan import Member, Noise, Noises
+from varlearn.optim.engine.triton.capturing import is_capturing, refuse
 from varlearn.optim.loader_facts import loader_facts
 from varlearn.optim.prior_widths import is_due, measure, parameter_groups, passes_of, suggested_lr
 from varlearn.optim.ranks import rank_agreement
@@ -101,26 +102,8 @@ class VAdamW(VariationalOptimizer):
         fused: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "n": n,
-            "batch_size": batch_size,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "steps": steps,
-            "ess": 1.0 if ess is None else ess(0.0) if callable(ess) else ess,
-            "anneal": ess is None,
-            "prior_width": prior_width,
-            "mc_samples": mc_samples,
-            "noise": noise,
-            "nonfinite": nonfinite,
-            "max_grad_norm": max_grad_norm,
-            "memory": memory,
-            "foreach": foreach,
-            "fused": fused,
-            "maximize": maximize,
-        }
+        defaults = hyper.arguments(locals(), "seed")
+        defaults |= {"ess": 1.0 if ess is None else ess(0.0) if callable(ess) else ess, "anneal": ess is None}
         if seed is not None:
             defaults["seed"] = seed
         hyper.check(defaults)
@@ -214,32 +197,33 @@ class VAdamW(VariationalOptimizer):
 
     def _hyper(self, group: dict[str, Any], step: int) -> vadamw.Hyper:
         beta1, beta2 = (float(beta) for beta in group["betas"])
-        scalars = (float(group["lr"]), beta1, beta2, float(group["eps"]), float(group["weight_decay"]))
-        return vadamw.Hyper(*scalars, step)
-
-    # The prior and the scale of sigma
+        return vadamw.Hyper(float(group["lr"]), beta1, beta2, float(group["eps"]), float(group["weight_decay"]), step)
 
     def _noises(self, members: Sequence[Member], train: bool) -> Noises:
+        if self._schedule is not None:
+            refuse(self._members.device, "lambda follows a function of yours")
         noises = dict(super()._noises(members, train))
         measure(members)
         if members is not self._watched and rank_agreement.world_size() == 1:
             self._clipping.watch([member.param for member in members])
             self._watched = members
-        known: dict[tuple[int, int, float], Noise] = {}
+        shared: dict[tuple[int, int], tuple[Noise, float]] = {}  # of a group's parameters at one step: noise and scale
         for param, state, group, _ in members:
-            kind = id(group), int(state["step"]), state["prior_std"]
-            if kind not in known:
-                terms = float(group["ess"]), float(group["batch_size"]), float(group["betas"][1])
-                known[kind] = Noise(noises[id(group)].key, *vadamw.scale(*terms, *kind[1:]))
-            noises[id(param)] = known[kind]
+            kind = id(group), state["step"]
+            if kind not in shared:
+                terms = float(group["ess"]), float(group["batch_size"]), float(group["betas"][1]), state["step"]
+                shared[kind] = noises[id(group)], vadamw.fisher_scale(*terms)
+            noise, factor = shared[kind]
+            term = vadamw.prior_term(factor, state["prior_std"])
+            noises[id(param)] = noise._replace(ess=factor, weight_decay=term)
         return noises
 
     def _take_step(self, average: SampleAverage) -> None:
-        skipped = self.skipped_steps
+        skipped = self._stepper.skipped
         super()._take_step(average)
-        if self.skipped_steps == skipped and self._following is None:  # else the weights may be a sample
+        if self._stepper.skipped == skipped and self._following is None:  # else the weights may be a sample
             self._anneal()
-            if is_due(members := average.samples[-1].members):
+            if is_due(members := average.samples[-1].members) and not is_capturing(self._members.device):
                 measure(members, again=True)
 
     def _next_sample(self, last: Sample) -> Sample | None:
@@ -247,7 +231,7 @@ class VAdamW(VariationalOptimizer):
         return None if is_due(last.members) else super()._next_sample(last)
 
     def _anneal(self) -> None:
-        """Set "ess" of each group to lambda as it is after the steps taken."""
+        """Set "ess" of each group to lambda after the steps taken."""
         for group in self.param_groups:
             schedule = self._schedule or (annealed_over_run(group) if group["anneal"] else None)
             if schedule is not None:
@@ -258,17 +242,16 @@ class VAdamW(VariationalOptimizer):
         """(B vhat, lambda, delta) of a parameter, in IVON's form: 1 / sigma^2 = lambda (B vhat + delta)."""
         if "prior_std" not in self.state.get(param, {}):
             measure(self._members.find(self.param_groups, self.state))
+        self._settle()
         group, state = self._group_of(param), self.state[param]
-        ess, step, width = float(group["ess"]), int(state["step"]), float(state["prior_std"])
-        debias = 1.0 - float(group["betas"][1]) ** step if step else 1.0
+        ess, width = float(group["ess"]), float(state["prior_std"])
+        debias = 1.0 - float(group["betas"][1]) ** int(state["step"]) or 1.0
         return state["exp_avg_sq"] * (float(group["batch_size"]) / debias), ess, 1.0 / (ess * width * width)
 
     def _refuse_gradients_without_sample(self) -> None:
         super()._refuse_gradients_without_sample()
         if self.state:  # torch.distributed.checkpoint asks for a complete state
             measure(self._members.find(self.param_groups, self.state))
-
-    # Clipping
 
     @contextmanager
     def _training_block(self, until_step: bool = False) -> Iterator[None]:
@@ -285,8 +268,8 @@ class VAdamW(VariationalOptimizer):
         """
         return rank_agreement.world_size() == 1 and not hasattr(self, "found_inf")
 
-    def _unclip_factor(self) -> float:
-        factor = self._clipping.factor()
+    def _unclip_factor(self) -> float | Tensor:
+        factor = self._clipping.factor()  # forgets what it has seen
         return factor if self.notices_clipping else 1.0
 
     def hand_in_hess(self, estimates: Mapping[Tensor, Tensor]) -> None:

@@ -94,6 +94,8 @@ class VariationalOptimizer(SamplingBlocks):
     def _settle(self) -> None:
         """Count the steps that an accelerator has dropped without telling the host; this waits for the device."""
         self._stepper.count_dropped(self._members.settle())
+        self._members.set_draws(self.param_groups, 1 if self._mode is not None else len(self._average.samples))
+        self._anneal()
 
     @property
     def saturated_weights(self) -> int:
@@ -186,15 +188,12 @@ class VariationalOptimizer(SamplingBlocks):
         is_same = self._members.find(self.param_groups, self.state) is last.members
         return self._sample(train=True) if is_same else None
 
-    def _unclip_factor(self) -> float:
+    def _unclip_factor(self) -> float | Tensor:
         """Multiplies the gradient that the curvature is estimated from; above 1 where the user has clipped it."""
         return 1.0
 
     def _end_step(self, average: SampleAverage | None) -> None:
-        """Close the sample of `train()` or of a closure, and forget samples that were used.
-
-        After a step nothing is written: the mean is there, or the next sample.
-        """
+        """Close the sample of `train()` or of a closure, and forget samples that were used."""
         if self._following is not None:
             self._go_on_with(self._following)
             self._following = None

@@ -39,9 +39,12 @@ _STEP = {
 }  # fmt: skip
 _FOLD = {**_TABLES, "keys": "*i64", "scalars": "*fp32"}
 _PREPARE = {
-    "rows": "*i64", "count": "i32", "debiases": "*fp64", "clock": "*fp32", "dropped": "*i32", "found": "*i32",
-    "overflow": "*fp32", "scale": "*fp32",
+    "rows": "*i64", "count": "i32", "facts": "*fp64", "clock": "*fp32", "drift": "*i32", "found": "*i32",
+    "overflow": "*fp32", "scale": "*fp32", "norm": "*fp32", "unclip": "*fp32",
 }  # fmt: skip
+_KEYS = {"origins": "*i64", "draws": "*i64", "keys": "*i64", "groups": "i32"}
+_SCALES = {"facts": "*fp64", "drift": "*i32", "scales": "*fp32", "count": "i32"}
+ONCE = ("prepare", "make keys", "make scales")  # in one program
 F32, BF16, F16 = tl.float32, tl.bfloat16, tl.float16
 
 
@@ -64,14 +67,16 @@ KERNELS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "squared step": (ivon_kernels.step, _STEP, _step(F32, F32, COPY, SQUARED_GRADIENT)),
     "given step": (ivon_kernels.step, _STEP, _step(F32, F32, COPY, GIVEN)),
     "fold": (ivon_kernels.fold, _FOLD, {"GRAD_DTYPE": F32, "HOW": REPARAM}),
-    "prepare": (step_kernels.prepare, _PREPARE, {}),
+    "prepare": (step_kernels.prepare, _PREPARE, {"IS_CAPTURED": True}),
+    "make keys": (sample_kernels.make_keys, _KEYS, {"IS_CAPTURED": True}),
+    "make scales": (sample_kernels.make_scales, _SCALES, {}),
 }
 
 
 def compiled(target: str, name: str, **changes: Any) -> Any:
     """What Triton makes of a kernel: its intermediate representations and the code of the device, as text."""
     kernel, signature, constants = KERNELS[name]
-    constants = {**constants, "BLOCK": 128 if name == "prepare" else BLOCK}
+    constants = {**constants, "BLOCK": 128 if name in ONCE else BLOCK}
     types = {**signature, **dict.fromkeys(constants, "constexpr")}
     values = {(kernel.arg_names.index(key),): value for key, value in constants.items()}
     # As at a launch: tables begin at multiples of 16 bytes.

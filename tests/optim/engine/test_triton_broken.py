@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 import torch
 
+from tests.optim.engine import test_triton_capture as captures
 from tests.optim.engine import test_triton_numbers as numbers
 from tests.optim.engine import test_triton_plan as plans
 from tests.optim.engine.problems import Quadratics, few_layouts, needs_triton
 from varlearn.optim.engine import choice
 from varlearn.optim.engine import triton as package
+from varlearn.optim.engine.native import native_engine
+from varlearn.optim.engine.triton import triton_engine
 
 pytestmark = [needs_triton, numbers.overflows]
 
@@ -117,6 +120,26 @@ def overflow() -> None:
     plans.test_a_dropped_step_is_as_if_it_had_never_been("GradScaler")
 
 
+def replays(build: Any, **settings: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(triton_engine, "DEVICES", ("cpu",))
+        patch.setattr(triton_engine, "problem_on", lambda device, rule, dtype: None)
+        patch.setattr(native_engine, "load_or_warn", lambda: False)
+        captures.compare_replays(build, **settings)
+
+
+def captured() -> None:
+    replays(captures.ivon)
+
+
+def captured_vadamw() -> None:
+    replays(captures.vadamw)
+
+
+def clipped() -> None:
+    replays(captures.ivon, max_grad_norm=3.0)
+
+
 BREAKS: list[tuple[Callable[[], None], str, str, str]] = [
     (noise, "normal_kernels", "word ^ (word >> 27)", "word ^ (word >> 26)"),
     (noise, "normal_kernels", "(pair + 1) * GOLDEN", "pair * GOLDEN"),
@@ -125,7 +148,7 @@ BREAKS: list[tuple[Callable[[], None], str, str, str]] = [
     (ivon, "block_kernels", "start = number.to(tl.int64) * BLOCK", "start = number.to(tl.int64) * (BLOCK - 2)"),
     (ivon, "sample_kernels", "std * noise", "std * std * noise"),
     (ivon, "ivon_kernels", "1.0 + 0.5 * relative", "1.0 + relative"),
-    (ivon, "ivon_kernels", "momentum * debias", "momentum"),
+    (ivon, "ivon_kernels", "momentum * tl.load(clock + UNBIAS)", "momentum"),
     (ivon, "ivon_kernels", "bounded(direction, -radius, radius)", "direction"),
     (ivon, "ivon_kernels", "if prior_at != 0:", "if prior_at == 0:"),
     (ivon, "ivon_kernels", "tl.load(s + NOISE_SCALE) * grad", "tl.load(s + NOISE_SCALE)"),
@@ -141,10 +164,17 @@ BREAKS: list[tuple[Callable[[], None], str, str, str]] = [
     (half, "sample_kernels", "== shown, mean, shown)", "== shown, shown, shown)"),
     (steps_in_sample, "step_kernels", "tl.where(is_in, kept_at, shown_at)", "tl.where(is_in, shown_at, shown_at)"),
     (finite, "step_kernels", "== 0x7F800000", "== 0x7F000000"),
-    (dropped, "step_kernels", "(takes_part & is_dropped).to(tl.int32), mask", "takes_part.to(tl.int32) * 0, mask"),
-    (dropped, "step_kernels", "1.0 - power(base, steps)", "1.0 - power(base, steps + 1)"),
+    (dropped, "step_kernels", "before - (takes_part & is_dropped).to(tl.int32)", "before"),
+    (dropped, "step_kernels", "other=0.0), steps)\n        debias", "other=0.0), steps + 1)\n        debias"),
     (dropped, "step_kernels", "tl.div_rn(1.0, tl.load(scale))", "1.0"),
     (overflow, "step_kernels", "| (tl.load(overflow) > 0.0)", ""),
+    (captured, "sample_kernels", "number += tl.load(draws + group, mask=exists, other=0)", "number += 0"),
+    (captured, "sample_kernels", "fold_in(key, number.to(tl.uint64, bitcast=True))", "fold_in(key, key)"),
+    (captured, "step_kernels", "after += takes_part.to(tl.int32)", "after += 0"),
+    (captured_vadamw, "sample_kernels", "ess = start * power(ratio, taken)", "ess = start"),
+    (captured_vadamw, "sample_kernels", "debias = 1.0 - power(", "debias = 1.0 + power("),
+    (captured_vadamw, "step_kernels", "second = 1.0 - power(", "second = 1.0 + power("),
+    (clipped, "step_kernels", "tl.where(clip < 1.0, clip, 1.0)", "tl.where(clip < 1.0, 1.0, clip)"),
 ]
 
 

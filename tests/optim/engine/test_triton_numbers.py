@@ -91,11 +91,33 @@ def test_the_noise_is_core_noise() -> None:
         torch.testing.assert_close(ours, normal_(torch.empty(250_001), fold_in(key, 0)), rtol=0, atol=2e-6)
 
 
+def exact(size: int, key: int) -> tuple[np.ndarray, np.ndarray]:
+    """Box and Muller's transform in float64 of u and angle in float32, and the radius of each number."""
+    with np.errstate(over="ignore"):
+        word = np.uint64(key) + np.arange(1, (size + 1) // 2 + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+        word ^= word >> np.uint64(31)
+    u = ((word >> np.uint64(33)).astype(np.int32).astype(np.float32) + np.float32(0.5)).astype(np.float64) / 2.0**31
+    turns = (word & np.uint64(0xFFFFFFFF)).astype(np.uint32).astype(np.int32).astype(np.float64) / 2.0**32
+    r, angle = np.sqrt(-2.0 * np.log(u)), 2.0 * np.pi * turns
+    return np.stack([r * np.cos(angle), r * np.sin(angle)], 1).reshape(-1)[:size], np.repeat(r, 2)[:size]
+
+
+def test_ten_million_numbers_are_within_five_ulp_of_their_radius() -> None:
+    """The largest error that was seen is 4.5 units in the last place of the radius; `core/noise.py` has 5.0."""
+    worst = 0.0
+    for key in range(20):
+        found, (z, radius) = transcription(500_000, key), exact(500_000, key)
+        worst = max(worst, float((np.abs(found - z) / np.spacing(radius.astype(np.float32))).max()))
+    assert 1.0 < worst < 5.0
+
+
 @pytest.mark.slow
-def test_ten_million_numbers_are_core_noise() -> None:
+def test_ten_million_numbers_of_the_kernel_are_the_transcription_bit_for_bit() -> None:
     for key in range(10):
         ours = triton_normals(1_000_000, key, block=1 << 18)
-        torch.testing.assert_close(ours, normal_(torch.empty(1_000_000), fold_in(key, 0)), rtol=0, atol=2e-6)
+        assert np.array_equal(ours.numpy(), transcription(1_000_000, fold_in(key, 0)))
 
 
 CASES = list(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.optim.engine.problems import hyper, member, needs_triton, new_group, plan_of
 from varlearn.core.noise import derive_key, fold_in, normal_
 from varlearn.core.update import RULE
-from varlearn.optim.engine.plan import Fold, Guard, GuardedPlan, Member, Noise, StepSettings
+from varlearn.optim.engine.plan import Fold, Guard, Member, Noise, StepSettings, is_guarded
 
 pytestmark = needs_triton
 
@@ -20,7 +20,7 @@ NOISE = Noise(derive_key(0, 1), 30.0, 0.5)
 
 def triton_plan(members: list[Member]) -> Any:
     plan = plan_of("triton", members)
-    assert isinstance(plan, GuardedPlan)
+    assert is_guarded(plan)
     return plan
 
 

@@ -4,6 +4,7 @@ Tensors of the device "meta" have a shape and a dtype only. Asking one for a num
 waited for the device. PyTorch's fake tensors say that they are on a GPU, and show which engine it gets.
 """
 
+import sys
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tests.optim.engine.problems import needs_triton
-from varlearn import IVON
+from varlearn import IVON, VAdamW
 from varlearn.core.shards import PLAIN
 from varlearn.core.update import RULE
 from varlearn.optim import state
@@ -40,7 +41,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(state, "refuse_missing_values", lambda params: None)
     monkeypatch.setattr(Tensor, "data_ptr", lambda self: 4096 + 16 * id(self))
     monkeypatch.setattr(launching.Launcher, "run", record)
-    monkeypatch.setattr(launching.Launcher, "prepare", lambda self, *args: found.append("prepare"))
+    monkeypatch.setattr(launching.Launcher, "run_once", record)
     return found
 
 
@@ -68,12 +69,27 @@ def test_who_asks_for_a_number_is_noticed() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_a_step_on_a_gpu_waits_for_nothing(dtype: torch.dtype, memory: str, launches: list[str]) -> None:
     params = on_meta(dtype)
-    opt = IVON(params, lr=0.1, ess=100.0, seed=0, memory=memory)
+    opt = IVON(params, lr=torch.tensor(0.1, device="meta"), ess=100.0, seed=0, memory=memory, max_grad_norm=1.0)
     for _ in range(3):
         launches.clear()
         step(opt, params)
-        assert launches == ["draw", "restore", "look_for_nonfinite", "prepare", "step"]
+        assert launches == ["make_keys", "draw", "restore", "look_for_nonfinite", "prepare", "step"]
     assert engines(opt) == {"triton"}
+
+
+def test_a_step_of_variational_adamw_waits_when_it_measures_the_weights_alone(
+    launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The size of the weights, of which the prior is made, is measured before the first step and every tenth."""
+    widths = sys.modules["varlearn.optim.prior_widths"]  # the package has a function of this name
+    monkeypatch.setattr(widths, "mean_squares", lambda parts, params: [1.0] * len(parts))
+    params = on_meta()
+    opt = VAdamW(params, lr=0.1, n=100, batch_size=10, steps=100, seed=0)
+    for _ in range(9):
+        launches.clear()
+        step(opt, params)
+        assert launches == ["make_keys", "make_scales", "draw", "restore", "look_for_nonfinite", "prepare", "step"]
+    assert opt.param_groups[0]["ess"] < 1e5 * 0.6  # lambda has followed the steps
 
 
 def test_gradscaler_s_tensors_are_not_read_by_the_host(launches: list[str]) -> None:
@@ -91,13 +107,12 @@ def test_modes_need_no_second_way_back(launches: list[str]) -> None:
     opt.train()
     sum(param.square().sum() for param in params).backward()  # type: ignore[union-attr]
     opt.step()
-    assert launches == ["draw", "look_for_nonfinite", "prepare", "step", "restore"]
+    assert launches == ["make_keys", "draw", "look_for_nonfinite", "prepare", "step", "restore"]
 
 
-@pytest.mark.parametrize("settings", [{"max_grad_norm": 1.0}, {"nonfinite": "raise"}], ids=str)
-def test_what_the_host_must_know_is_asked_for(settings: dict[str, Any], launches: list[str]) -> None:
+def test_what_the_host_must_know_is_asked_for(launches: list[str]) -> None:
     params = on_meta()
-    opt = IVON(params, lr=0.1, ess=100.0, seed=0, **settings)
+    opt = IVON(params, lr=0.1, ess=100.0, seed=0, nonfinite="raise")
     with pytest.raises(RuntimeError, match=WAITS):
         step(opt, params)
 
@@ -113,33 +128,17 @@ def test_copies_and_tables_are_on_the_device(launches: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("device", "is_capturing"), [("cuda", True), ("cuda", False), ("cpu", True)])
-def test_a_cuda_graph_of_the_optimizer_is_refused(device: str, is_capturing: bool, monkeypatch: Any) -> None:
-    from varlearn.optim.engine.triton.launching import Launcher
+def test_whether_a_cuda_graph_is_captured(device: str, is_capturing: bool, monkeypatch: Any) -> None:
+    from varlearn.optim.engine.triton import capturing
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_capturing)
-    launcher = Launcher([5], torch.device(device))
-    if device == "cuda" and is_capturing:
-        with pytest.raises(RuntimeError, match="each replay would have the same noise; capture forward and backward"):
-            launcher.refuse_capture()
+    is_expected = device == "cuda" and is_capturing
+    assert capturing.is_capturing(torch.device(device)) == is_expected
+    if is_expected:
+        with pytest.raises(RuntimeError, match="cannot be captured in a CUDA graph: because. Take three steps"):
+            capturing.refuse(torch.device(device), "because")
     else:
-        launcher.refuse_capture()
-
-
-@pytest.mark.parametrize("verb", ["draw", "step"])
-def test_draws_and_steps_ask_whether_a_graph_is_captured(verb: str, launches: list[str], monkeypatch: Any) -> None:
-    from varlearn.optim.engine.triton.launching import Launcher
-
-    def refuse(self: Any) -> None:
-        raise RuntimeError("captured")
-
-    params = on_meta()
-    opt = IVON(params, lr=0.1, ess=100.0, seed=0)
-    opt.train()
-    sum(param.square().sum() for param in params).backward()  # type: ignore[union-attr]
-    monkeypatch.setattr(Launcher, "refuse_capture", refuse)
-    (plan,) = opt._members._plans
-    with pytest.raises(RuntimeError, match="captured"):
-        plan.step([], []) if verb == "step" else plan.draw({})
+        capturing.refuse(torch.device(device), "because")
 
 
 # Which engine a GPU gets

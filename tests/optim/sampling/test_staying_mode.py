@@ -1,6 +1,7 @@
 """`train(stay=True)`: the step leaves the next training sample in the weights, and changes nothing else."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from varlearn import IVON, VAdamW
+from varlearn.optim.engine.plan import Member, Plan
 
 ENGINES: dict[str, dict[str, Any]] = {
     "native": {},
@@ -209,3 +211,33 @@ def test_a_run_resumes_with_the_sample_it_had() -> None:
     again.load_state_dict(opt.state_dict())
     in_mode(resumed, again, 3)
     assert all(map(torch.equal, means(resumed, again), means(whole, all_along)))
+
+
+def test_eval_again_leaves_the_sample_of_another_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = nn.Parameter(torch.ones(5))
+    opt = IVON([weight], lr=0.1, ess=10.0, seed=0, foreach=False, fused=False)
+    opt.train(stay=True)
+    weight.square().sum().backward()
+    opt.step()
+    opt.eval()
+    mean, begun, go_on = weight.detach().clone(), threading.Event(), threading.Event()
+    plans = opt._members.plans
+
+    def slowly(members: Sequence[Member]) -> list[Plan]:
+        if threading.current_thread() is evaluating:
+            begun.set()
+            go_on.wait(10.0)
+        return plans(members)
+
+    def evaluate() -> None:
+        with opt.sampled_params():
+            pass
+
+    evaluating = threading.Thread(target=evaluate)
+    monkeypatch.setattr(opt._members, "plans", slowly)
+    evaluating.start()
+    begun.wait(10.0)
+    opt.eval()  # the other thread is about to write its sample
+    go_on.set()
+    evaluating.join()
+    assert torch.equal(weight, mean)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard
 
 from torch import Tensor
 
@@ -28,6 +29,32 @@ class Member(NamedTuple):
     index: int
 
 
+class Origin(NamedTuple):
+    """What the key of a training sample is made of, so that a device can make the key of a later one by itself.
+
+    Attributes:
+        base: key of the seed and of the stream.
+        draw: number of the sample.
+        replica: which of several processes that draw independent samples.
+    """
+
+    base: int
+    draw: int
+    replica: int
+
+    @property
+    def key(self) -> int:
+        """As `core.noise.derive_key` makes it.
+
+        >>> from varlearn.core.noise import derive_key
+        >>> Origin(derive_key(3, 0), 0, 0).key == derive_key(3, 0)
+        False
+        >>> Origin(fold_in(fold_in(0, 3), 1), 5, 2).key == derive_key(3, draw=5, replica=2, stream=1)
+        True
+        """
+        return fold_in(fold_in(fold_in(self.base, self.draw), self.replica), 0)
+
+
 class Noise(NamedTuple):
     """The noise of one draw: what decides it, not the numbers.
 
@@ -36,17 +63,24 @@ class Noise(NamedTuple):
         ess: lambda at the draw.
         weight_decay: delta at the draw.
         sign: -1 for the mirror image of a sample.
+        origin: of the key of a training sample.
     """
 
     key: int
     ess: float
     weight_decay: float
     sign: float = 1.0
+    origin: Origin | None = None
 
     @property
     def scale(self) -> tuple[float, float]:
         """(lambda, delta), from which sigma is made."""
         return self.ess, self.weight_decay
+
+    @property
+    def signed_scale(self) -> tuple[float, float, float]:
+        """(lambda, delta, sign): draws with equal ones differ in the key alone."""
+        return self.ess, self.weight_decay, self.sign
 
     def of(self, member: Member) -> Noise:
         """From the noise of a parameter group to that of one of its parameters."""
@@ -68,6 +102,8 @@ class StepSettings(NamedTuple):
         grad_factor: multiplies the gradient before anything else (loss scale, sign).
         clip_factor: multiplies the gradient in the momentum only, not in hhat.
         estimate_factor: multiplies the gradient in hhat only: it undoes what the user has clipped.
+        device_lr: the learning rate as a tensor on the device, which the host does not read. `hyper.lr` multiplies it.
+        max_norm: to which the device clips the gradient of the momentum, by `Guard.norm`.
     """
 
     hyper: Any
@@ -77,6 +113,8 @@ class StepSettings(NamedTuple):
     grad_factor: float = 1.0
     clip_factor: float = 1.0
     estimate_factor: float = 1.0
+    device_lr: Tensor | None = None
+    max_norm: float = math.inf
 
 
 class Guard(NamedTuple):
@@ -85,10 +123,14 @@ class Guard(NamedTuple):
     Attributes:
         scale: GradScaler's loss scale; gradients are divided by it.
         overflow: GradScaler's flag; above 0 the step is dropped.
+        norm: of all gradients, before they are divided by the scale.
+        unclip: factor that undoes the user's clipping, for the second moment.
     """
 
     scale: Tensor | None = None
     overflow: Tensor | None = None
+    norm: Tensor | None = None
+    unclip: Tensor | None = None
 
 
 # Position among the plan's members, gradient, and hhat where it is already known.
@@ -164,7 +206,6 @@ class Plan(Protocol):
         ...
 
 
-@runtime_checkable
 class GuardedPlan(Plan, Protocol):
     """A plan on an accelerator that can drop a step by itself, so that the host need not wait for the look for NaN."""
 
@@ -179,5 +220,19 @@ class GuardedPlan(Plan, Protocol):
         ...
 
     def settle(self) -> int:
-        """Take dropped steps out of `state["step"]` and return how many there were since the last call; it waits."""
+        """Bring `state["step"]` up to date and return how many steps were dropped since the last call; it waits."""
         ...
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph has captured a sample or a step: replays take steps that the host does not see."""
+        ...
+
+    def last_draws(self) -> dict[int, int]:
+        """Id of a group -> the number of its last training sample on the device; it waits."""
+        ...
+
+
+def is_guarded(plan: Plan) -> TypeGuard[GuardedPlan]:
+    """Whether a plan can drop a step by itself."""
+    return hasattr(plan, "settle")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
+from itertools import repeat
+from operator import attrgetter, is_
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN, local
 from varlearn.optim.engine.plan import Member
+
+_BYTES = attrgetter("nbytes")
 
 
 class TensorPlaces:
@@ -35,21 +38,22 @@ class TensorPlaces:
     """
 
     def __init__(self, members: Sequence[Member], rule: Rule) -> None:
-        self._members = members
-        self._names = (*rule.state, "prior_mean", "mean")
         self._params = [member.param for member in members]
+        self._states = [member.state for member in members]
+        self._groups = list({id(member.group): member.group for member in members}.values())
+        self._names = (*rule.state, "prior_mean", "mean")
         self._values = self._values_now()
         self._tensors = [value for value in self._values if value is not None]
         self._is_plain = all([type(tensor) in PLAIN for tensor in (*self._params, *self._tensors)])
         self._wishes = self._wishes_now()
         self.params = self._params_now()
-        self._states = self._states_now()
+        self._memory = self._memory_now()
 
     def are_same(self) -> bool:
         """Whether nothing was moved, cast, resized or replaced behind its name."""
         return (
             self.params == self._params_now()
-            and self._states == self._states_now()
+            and self._memory == self._memory_now()
             and all(map(is_, self._values, self._values_now()))
             and self._wishes == self._wishes_now()
         )
@@ -64,16 +68,21 @@ class TensorPlaces:
     def _local(self, tensors: list[Tensor]) -> list[Tensor]:
         return tensors if self._is_plain else [local(tensor) for tensor in tensors]
 
+    # These run before every sample and step, on hundreds of tensors: `map` takes half as long as a comprehension.
+
     def _params_now(self) -> list[tuple[int, int, tuple[int, ...]]]:
         """Address, size in bytes and strides of each parameter."""
-        return [(param.data_ptr(), param.nbytes, param.stride()) for param in self._local(self._params)]
+        params = self._local(self._params)
+        return list(zip(map(Tensor.data_ptr, params), map(_BYTES, params), map(Tensor.stride, params), strict=True))
 
-    def _states_now(self) -> list[tuple[int, int]]:
-        return [(tensor.data_ptr(), tensor.nbytes) for tensor in self._local(self._tensors)]
+    def _memory_now(self) -> tuple[list[int], list[int]]:
+        """Addresses and sizes in bytes of the state's tensors."""
+        tensors = self._local(self._tensors)
+        return list(map(Tensor.data_ptr, tensors)), list(map(_BYTES, tensors))
 
     def _values_now(self) -> list[Any]:
-        return [state.get(name) for _, state, _, _ in self._members for name in self._names]
+        """The state's tensors, name by name; None where there is none."""
+        return [value for name in self._names for value in map(dict.get, self._states, repeat(name))]
 
     def _wishes_now(self) -> list[tuple[object, ...]]:
-        groups = {id(member.group): member.group for member in self._members}
-        return [(group["foreach"], group["fused"], group["memory"]) for group in groups.values()]
+        return [(group["foreach"], group["fused"], group["memory"]) for group in self._groups]

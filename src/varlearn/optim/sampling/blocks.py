@@ -11,7 +11,8 @@ from torch import Tensor
 
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.optim import hyper
-from varlearn.optim.engine.plan import Member, Noise, Noises
+from varlearn.optim.engine.plan import Member, Noise, Noises, Origin
+from varlearn.optim.engine.triton.capturing import is_capturing
 from varlearn.optim.ranks.ranked import Ranked
 from varlearn.optim.sampling.gradient_guard import GradientGuard
 from varlearn.optim.sampling.members import Members
@@ -52,6 +53,8 @@ class SamplingBlocks(Ranked, SavedState):
     @contextmanager
     def sampled_params(self, train: bool = False) -> Iterator[None]:
         """Weights are a sample of the posterior inside the block, and bit for bit the mean after it.
+
+        With memory="lean" it is the mean up to rounding.
 
         Args:
             train: True takes the block's gradients for the next `step()`, as one Monte-Carlo sample. The draws of
@@ -209,12 +212,14 @@ class SamplingBlocks(Ranked, SavedState):
         self._mode = sample
 
     def _leave_mode(self, sample: Sample) -> None:
-        self._weights.take_out(sample)
+        if self._lock.has(sample):  # else it is out, and another thread may be putting its own in
+            self._weights.take_out(sample)
         self._lock.leave(sample)
 
     def _sample(self, train: bool) -> Sample:
         """The next draw: what decides its noise, not the numbers."""
         self._check_groups()
+        self._catch_up()
         members = self._members.find(self.param_groups, self.state)
         self._guard.watch([member.param for member in members])
         if train or self._has_shards():  # one rank alone may evaluate a model of its own
@@ -228,16 +233,24 @@ class SamplingBlocks(Ranked, SavedState):
 
     def _noises(self, members: Sequence[Member], train: bool) -> Noises:
         """The noise of each group, with the scale of sigma at this draw."""
-        return {
-            id(group): Noise(self._draw_key(group, train), float(group["ess"]), float(group["weight_decay"]))
-            for group in self.param_groups
-        }
+        return {id(group): self._noise(group, train) for group in self.param_groups}
 
-    def _draw_key(self, group: dict[str, Any], train: bool) -> int:
-        if train:
-            draw = group["draws"] + len(self._average.samples)
-            return derive_key(group["seed"], draw, replica=self._replica(group) or 0, stream=_TRAIN)
-        return fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
+    def _noise(self, group: dict[str, Any], train: bool) -> Noise:
+        scale = float(group["ess"]), float(group["weight_decay"])
+        if not train:
+            key = fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
+            return Noise(key, *scale)
+        base = fold_in(fold_in(0, group["seed"]), _TRAIN)
+        origin = Origin(base, group["draws"] + len(self._average.samples), self._replica(group) or 0)
+        return Noise(origin.key, *scale, origin=origin)
+
+    def _anneal(self) -> None:
+        """Follow a schedule that depends on the steps taken, where the optimizer has one."""
+
+    def _catch_up(self) -> None:
+        """Learn what replays of a CUDA graph have done, if there is one; the host then waits for the device."""
+        if self._members.is_captured and not is_capturing(self._members.device):
+            self._settle()
 
     def _check_groups(self) -> None:
         for group in self.param_groups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 
@@ -29,7 +30,7 @@ class ClipWatch:
     >>> weight.grad.mul_(0.5)
     tensor([1.5000, 1.5000])
     >>> watch.factor()
-    2.0
+    tensor(2., dtype=torch.float64)
     """
 
     def __init__(self) -> None:
@@ -60,18 +61,22 @@ class ClipWatch:
         for param, _ in self._hooks:
             self.note(param)
 
-    def factor(self) -> float:
-        """What undoes the clipping since the last backward: 1 without clipping. The next step starts anew."""
+    def factor(self) -> float | Tensor:
+        """What undoes the clipping since the last backward: 1 without clipping. The next step starts anew.
+
+        The first watched gradient that is not zero decides. The result is a tensor, so that nobody waits for a device.
+        """
         seen, self._seen = self._seen, {}
-        for param, _ in self._hooks:
+        found: float | Tensor = 1.0
+        for param, _ in reversed(self._hooks):
             grad, before = seen.get(id(param), (None, None))
             if before is not None and grad is not None and param.grad is grad:
-                (norm, largest), (norm_now, largest_now) = before.tolist(), _norms(grad).tolist()
-                if 0.0 < norm < float("inf") and norm_now > 0.0:
-                    ratio, other = norm / norm_now, largest / largest_now
-                    is_clipped = ratio > 1.0 + _ROUNDING and abs(ratio - other) <= _UNIFORM * ratio
-                    return ratio if is_clipped else 1.0
-        return 1.0
+                (norm, largest), (norm_now, largest_now) = before, _norms(grad)
+                ratio, other = norm / norm_now, largest / largest_now
+                is_clipped = (ratio > 1.0 + _ROUNDING) & ((ratio - other).abs() <= _UNIFORM * ratio)
+                tells = (norm > 0.0) & (norm < math.inf) & (norm_now > 0.0)
+                found = torch.where(tells, torch.where(is_clipped, ratio, 1.0), found)
+        return found
 
 
 @torch.no_grad()

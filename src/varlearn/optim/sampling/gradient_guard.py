@@ -43,6 +43,15 @@ class GradientGuard:
             kept = {param: grad for param, grad in self._grads.items() if param.grad is grad}
             self._grads = {param: grad for param, grad in kept.items() if bool(local(grad).any())}
 
+    def forget(self, params: Iterable[Tensor]) -> None:
+        """The gradients of these parameters are right, though no sample was in the weights."""
+        for param in params:
+            self._grads.pop(param, None)
+
+    def has_noted(self, param: Tensor) -> bool:
+        """Whether the parameter's gradient has a part that was not taken at a training sample."""
+        return param.grad is not None and self._grads.get(param) is param.grad
+
     def refuse(self, params: Iterable[Tensor], average: SampleAverage) -> None:
         """Raise if one of these parameters has a gradient, or a part of one, that is not of a sample of `average`."""
         for param in params:

@@ -6,13 +6,14 @@ from collections.abc import MutableMapping, Sequence
 from operator import is_
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from varlearn.core.rule import Rule
 from varlearn.optim import state
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.choice import make_plans
-from varlearn.optim.engine.plan import Fold, GuardedPlan, Member, Plan
+from varlearn.optim.engine.plan import Fold, Member, Plan, is_guarded
 
 
 class Members:
@@ -80,7 +81,7 @@ class Members:
 
     def settle(self) -> int:
         """Correct the parameters' step counts by the steps that an accelerator has dropped, and return how many."""
-        count = self._dropped + sum([plan.settle() for plan in self._plans if isinstance(plan, GuardedPlan)])
+        count = self._dropped + sum([plan.settle() for plan in self._plans if is_guarded(plan)])
         self._dropped = 0
         return count
 
@@ -94,6 +95,28 @@ class Members:
             by_plan.setdefault(id(plan), (plan, []))[1].append((k, fold))
         for plan, its in by_plan.values():
             plan.fold(its)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph has captured a plan, so that its replays take steps by themselves."""
+        return any([getattr(plan, "is_captured", False) for plan in self._plans])
+
+    @property
+    def device(self) -> torch.device:
+        """Of the first parameter."""
+        return self._members[0].param.device if self._members else torch.device("cpu")
+
+    def set_draws(self, groups: Sequence[dict[str, Any]], waiting: int) -> None:
+        """Set "draws" of the groups to what replays of a CUDA graph have drawn, if there is one; the host then waits.
+
+        `waiting`: how many of the samples wait for their step.
+        """
+        for plan in self._plans:
+            if is_guarded(plan) and plan.is_captured:
+                last = plan.last_draws()
+                for group in groups:
+                    if id(group) in last:
+                        group["draws"] = last[id(group)] + 1 - waiting
 
     def counts(self, group: dict[str, Any]) -> dict[str, int]:
         """Engine -> how many parameters of a group it computes; and the gradients that had to be copied first."""

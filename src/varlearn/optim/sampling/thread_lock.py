@@ -35,6 +35,10 @@ class ThreadLock:
         """Whether a thread holds the lock."""
         return bool(self._holders)
 
+    def has(self, holder: object) -> bool:
+        """Whether this holder has the lock."""
+        return holder in self._holders
+
     def enter(self, holder: object) -> None:
         """Wait until no other thread holds the lock or asked earlier. Call `leave` also after an interrupt in here."""
         me = threading.get_ident()

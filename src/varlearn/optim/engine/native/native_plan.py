@@ -150,7 +150,7 @@ class NativePlan:
     def _set_scales(self, noises: Noises) -> None:
         """Write the scale of sigma of each parameter, unless all are those of the last draw."""
         own = [noises[id(param) if id(param) in noises else id(group)] for param, _, group, _ in self.members]
-        drawn = [noise[1:] for noise in own]
+        drawn = [noise.signed_scale for noise in own]
         if drawn != self._drawn:
             self._scales[:] = [number for noise in own for number in scalars.of_draw(noise)]
             self._drawn = drawn

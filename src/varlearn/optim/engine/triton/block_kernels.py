@@ -92,3 +92,14 @@ def within_dtype(values, DTYPE: tl.constexpr):
         return bounded(values, -3.3895313892515355e38, 3.3895313892515355e38)
     else:
         return values
+
+
+@triton.jit
+def power(base, exponent):
+    """base^exponent in float64, exponent < 2^31, by repeated squaring."""
+    result = tl.full(exponent.shape, 1.0, tl.float64)
+    for _ in range(31):
+        result = tl.where((exponent & 1) != 0, result * base, result)
+        base = base * base
+        exponent = exponent >> 1
+    return result

@@ -42,12 +42,17 @@ HESS_WEIGHT: tl.constexpr = tl.constexpr(6)
 DECAY: tl.constexpr = tl.constexpr(7)
 LOWEST: tl.constexpr = tl.constexpr(8)
 LOWEST_HESS: tl.constexpr = tl.constexpr(9)
-LR: tl.constexpr = tl.constexpr(11)
 CLIP_RADIUS: tl.constexpr = tl.constexpr(12)
 PRIOR_MEAN: tl.constexpr = tl.constexpr(13)
 LARGEST: tl.constexpr = tl.constexpr(14)
 LARGEST_MEAN: tl.constexpr = tl.constexpr(15)
 SCALARS: tl.constexpr = tl.constexpr(16)
+
+# Of the clock of a row.
+CLOCK: tl.constexpr = tl.constexpr(row_layout.CLOCK)
+RATE: tl.constexpr = tl.constexpr(row_layout.RATE)
+UNBIAS: tl.constexpr = tl.constexpr(row_layout.UNBIAS)
+CLIP: tl.constexpr = tl.constexpr(row_layout.CLIP)
 
 
 @triton.jit
@@ -67,7 +72,7 @@ def estimate_of(grad, hess, words, start, left, key, s, HOW: tl.constexpr, BLOCK
 
 @triton.jit
 def step_block(
-    words, start, left, key, s, debias, unscale, is_in,
+    words, start, left, key, s, clock, unscale, is_in,
     DTYPE: tl.constexpr, GRAD_DTYPE: tl.constexpr, KEEP: tl.constexpr, HOW: tl.constexpr, BLOCK: tl.constexpr,
     IS_WHOLE: tl.constexpr,
 ):  # fmt: skip
@@ -83,7 +88,8 @@ def step_block(
     hess = bounded(hess + d * (1.0 + 0.5 * relative), tl.load(s + LOWEST_HESS), tl.load(s + LARGEST))
     write(hess_at, hess, left, BLOCK, IS_WHOLE)
     momentum_at = pointer_at(tl.load(words + FIRST), start, tl.float32, IS_WHOLE)
-    momentum = tl.load(s + BETA1) * read(momentum_at, left, BLOCK, IS_WHOLE) + tl.load(s + GRAD_WEIGHT) * grad
+    weight = tl.load(s + GRAD_WEIGHT) * tl.load(clock + CLIP)
+    momentum = tl.load(s + BETA1) * read(momentum_at, left, BLOCK, IS_WHOLE) + weight * grad
     write(momentum_at, momentum, left, BLOCK, IS_WHOLE)
     mean = mean_of(words, start, left, is_in, DTYPE, KEEP, BLOCK, IS_WHOLE)
     prior_at = tl.load(words + PRIOR)
@@ -91,9 +97,9 @@ def step_block(
         offset = mean - read(pointer_at(prior_at, start, tl.float32, IS_WHOLE), left, BLOCK, IS_WHOLE)
     else:
         offset = mean - tl.load(s + PRIOR_MEAN)
-    direction = tl.div_rn(momentum * debias + decay * offset, at_least(hess + decay, lowest))
+    direction = tl.div_rn(momentum * tl.load(clock + UNBIAS) + decay * offset, at_least(hess + decay, lowest))
     radius, largest = tl.load(s + CLIP_RADIUS), tl.load(s + LARGEST_MEAN)
-    mean = bounded(mean - tl.load(s + LR) * bounded(direction, -radius, radius), -largest, largest)
+    mean = bounded(mean - tl.load(clock + RATE) * bounded(direction, -radius, radius), -largest, largest)
     write_mean(words, start, mean, left, DTYPE, KEEP, BLOCK, IS_WHOLE)
 
 
@@ -106,15 +112,15 @@ def step(
     row, words, start, left, mark = block_of(rows, blocks, BLOCK)
     if (tl.load(found) == 0) & (left > 0):
         key, s = key_of(words, keys), scalars + tl.load(words + SETTINGS) * SCALARS
-        unscale, debias = tl.load(clock), tl.load(clock + 1 + row)
+        unscale, its = tl.load(clock), clock + 2 + row * CLOCK
         is_in = tl.load(marks + mark) == number
         if is_whole(words, left, BLOCK):
             step_block(
-                words, start, left, key, s, debias, unscale, is_in, DTYPE, GRAD_DTYPE, KEEP, HOW, BLOCK, True
+                words, start, left, key, s, its, unscale, is_in, DTYPE, GRAD_DTYPE, KEEP, HOW, BLOCK, True
             )  # fmt: skip
         else:
             step_block(
-                words, start, left, key, s, debias, unscale, is_in, DTYPE, GRAD_DTYPE, KEEP, HOW, BLOCK, False
+                words, start, left, key, s, its, unscale, is_in, DTYPE, GRAD_DTYPE, KEEP, HOW, BLOCK, False
             )  # fmt: skip
         tl.store(marks + mark, -number)
 

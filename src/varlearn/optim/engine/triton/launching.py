@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from varlearn.optim.engine.triton import capturing
 from varlearn.optim.engine.triton.device_tables import DeviceTable
 from varlearn.optim.engine.triton.row_layout import BLOCK, THREADS
-from varlearn.optim.engine.triton.step_kernels import prepare
 
 _PREPARED = 128  # rows that `prepare` takes at a time
 
@@ -58,23 +58,15 @@ class Launcher:
             with self._on_device():
                 kernel[(len(blocks),)](rows.tensor, blocks, *tables, **constants, BLOCK=BLOCK, **_OPTIONS)
 
-    def prepare(self, rows: DeviceTable, count: int, *tables: Tensor) -> None:
-        """Launch the kernel that finds out, before a step, what only the device knows."""
+    def run_once(self, kernel: Any, *tables: Any, **constants: Any) -> None:
+        """Launch a kernel in one program: it finds out what only the device knows."""
         with self._on_device():
-            kernel: Any = prepare
-            kernel[(1,)](rows.tensor, count, *tables, BLOCK=_PREPARED, **_OPTIONS)
-
-    def refuse_capture(self) -> None:
-        """Raise inside a CUDA graph: the key of the noise comes from the host, so each replay would draw the same."""
-        if self._device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError(
-                "a sample is drawn, or a step taken, while a CUDA graph is captured: each replay would have the same "
-                "noise; capture forward and backward alone, with the optimizer outside of the graph"
-            )
+            kernel[(1,)](*tables, **constants, BLOCK=_PREPARED, **_OPTIONS)
 
     def _blocks_of(self, positions: tuple[int, ...]) -> Tensor:
         """(row, number of the block in it) of all blocks of some rows, int32, on the device."""
         if positions not in self._blocks:
+            capturing.refuse(self._device, "other parameters have a gradient than in the steps before")
             with torch.inference_mode(False):
                 counts = torch.tensor([self._counts[k] for k in positions], dtype=torch.int64)
                 row = torch.tensor(positions, dtype=torch.int32).repeat_interleave(counts)

@@ -27,11 +27,30 @@ SHIFT = 10  # added to the key: where this rank's part of a sharded parameter be
 SETTINGS = 11  # which scalars
 ALIGNED = 12  # 1 if every address is a multiple of 16
 MARK = 13  # of the parameter's first block
-STEP = 14  # number of the step, dropped ones included
-WORDS = 15
+HOST_STEP = 14  # number of the step, as the host knows it
+STEP = 15  # the same without what the host knows of the device's drift
+LR_AT = 16  # the learning rate, where it is a tensor on the device
+WORDS = 17
 
 # In a fold three words mean something else.
 ESTIMATE_MEAN, GRAD_MEAN, CAPTURED = PARAM, MEAN, FIRST
+
+# What `prepare` needs to know of a row, float64. Both debias are 1 - beta^t as the host knows t; beta is 0 without one.
+FIRST_DEBIAS, BETA1, SECOND_DEBIAS, BETA2, MAX_NORM, LR, DECAY = range(7)
+FACTS = 7
+
+# What `prepare_draw` needs to know of a group, int64: key of seed and stream, replica, number of the sample.
+BASE, REPLICA, DRAW = range(3)
+ORIGIN = 3
+
+# And of a row, float64: the steps taken as in `STEP` and as the host knows them, its scale, and what makes another:
+# lambda = max(LAMBDA_END, LAMBDA_START LAMBDA_RATIO^t), B, beta2 and s.
+TAKEN, HOST_TAKEN, FACTOR, DELTA, LAMBDA_START, LAMBDA_RATIO, LAMBDA_END, BATCH, SQUARE_BETA, PRIOR_STD = range(10)
+SCALING = 10
+
+# What `prepare` makes of it for the step, float32.
+RATE, UNBIAS, STEP_SIZE, ROOT_UNBIAS, KEEP_WEIGHT, CLIP = range(6)
+CLOCK = 6
 
 # Where the mean is while a sample is in the weights: nowhere, in a copy, in the state.
 LEAN, COPY, STATE = 0, 1, 2

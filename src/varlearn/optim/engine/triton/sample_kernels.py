@@ -17,11 +17,12 @@ from varlearn.optim.engine.triton.block_kernels import (
     is_whole,
     key_of,
     pointer_at,
+    power,
     read,
     within_dtype,
     write,
 )
-from varlearn.optim.engine.triton.normal_kernels import normals
+from varlearn.optim.engine.triton.normal_kernels import fold_in, normals
 
 PARAM: tl.constexpr = tl.constexpr(row_layout.PARAM)
 MEAN: tl.constexpr = tl.constexpr(row_layout.MEAN)
@@ -29,6 +30,72 @@ CURVATURE: tl.constexpr = tl.constexpr(row_layout.CURVATURE)
 LEAN: tl.constexpr = tl.constexpr(row_layout.LEAN)
 COPY: tl.constexpr = tl.constexpr(row_layout.COPY)
 STATE: tl.constexpr = tl.constexpr(row_layout.STATE)
+BASE: tl.constexpr = tl.constexpr(row_layout.BASE)
+REPLICA: tl.constexpr = tl.constexpr(row_layout.REPLICA)
+DRAW: tl.constexpr = tl.constexpr(row_layout.DRAW)
+ORIGIN: tl.constexpr = tl.constexpr(row_layout.ORIGIN)
+TAKEN: tl.constexpr = tl.constexpr(row_layout.TAKEN)
+HOST_TAKEN: tl.constexpr = tl.constexpr(row_layout.HOST_TAKEN)
+FACTOR: tl.constexpr = tl.constexpr(row_layout.FACTOR)
+DELTA: tl.constexpr = tl.constexpr(row_layout.DELTA)
+LAMBDA_START: tl.constexpr = tl.constexpr(row_layout.LAMBDA_START)
+LAMBDA_RATIO: tl.constexpr = tl.constexpr(row_layout.LAMBDA_RATIO)
+LAMBDA_END: tl.constexpr = tl.constexpr(row_layout.LAMBDA_END)
+BATCH: tl.constexpr = tl.constexpr(row_layout.BATCH)
+SQUARE_BETA: tl.constexpr = tl.constexpr(row_layout.SQUARE_BETA)
+PRIOR_STD: tl.constexpr = tl.constexpr(row_layout.PRIOR_STD)
+SCALING: tl.constexpr = tl.constexpr(row_layout.SCALING)
+
+
+@triton.jit(do_not_specialize=["groups"])
+def make_keys(origins, draws, keys, groups, IS_CAPTURED: tl.constexpr, BLOCK: tl.constexpr):
+    """The keys of a training sample, as `core.noise.derive_key` makes them.
+
+    `draws` remembers the number of the last sample of each group. In a CUDA graph the number in the table is how many
+    samples further this one is, so that each replay has noise of its own.
+    """
+    for first in range(0, groups, BLOCK):
+        group = first + tl.arange(0, BLOCK)
+        exists = group < groups
+        its = origins + group * ORIGIN
+        number = tl.load(its + DRAW, mask=exists, other=0)
+        if IS_CAPTURED:
+            number += tl.load(draws + group, mask=exists, other=0)
+        tl.store(draws + group, number, mask=exists)
+        key = tl.load(its + BASE, mask=exists, other=0).to(tl.uint64, bitcast=True)
+        key = fold_in(key, number.to(tl.uint64, bitcast=True))
+        key = fold_in(key, tl.load(its + REPLICA, mask=exists, other=0).to(tl.uint64, bitcast=True))
+        key = fold_in(key, tl.zeros_like(key))  # the index of derive_key, which has a default
+        tl.store(keys + group, key.to(tl.int64, bitcast=True), mask=exists)
+
+
+@triton.jit(do_not_specialize=["count"])
+def make_scales(facts, drift, scales, count, BLOCK: tl.constexpr):
+    """The scale of sigma in variational AdamW, after as many steps as the device has taken. See `core.vadamw.scale`."""
+    for first in range(0, count, BLOCK):
+        row = first + tl.arange(0, BLOCK)
+        exists = row < count
+        its = facts + row * SCALING
+        taken = tl.load(its + TAKEN, mask=exists, other=0.0).to(tl.int32) + tl.load(drift + row, mask=exists, other=0)
+        is_known = taken == tl.load(its + HOST_TAKEN, mask=exists, other=0.0).to(tl.int32)
+        start, ratio = tl.load(its + LAMBDA_START, mask=exists, other=1.0), tl.load(its + LAMBDA_RATIO, mask=exists)
+        end = tl.load(its + LAMBDA_END, mask=exists, other=1.0)
+        ess = start * power(ratio, taken)
+        ess = tl.where(ess > end, ess, end)
+        debias = 1.0 - power(tl.load(its + SQUARE_BETA, mask=exists, other=0.0), taken)
+        inverse = ess * tl.load(its + BATCH, mask=exists, other=1.0) / tl.where(taken > 0, debias, 1.0)
+        prior = tl.load(its + PRIOR_STD, mask=exists, other=1.0)
+        delta = 1.0 / (inverse * prior * prior)
+        delta = tl.where(delta > 1.2e-38, delta, 1.2e-38)
+        factor = tl.where(taken > 0, 1.0 / tl.sqrt(inverse), 0.0)  # before the first step nothing is known
+        factor = tl.where(is_known, tl.load(its + FACTOR, mask=exists, other=0.0), factor)
+        delta = tl.where(taken > 0, delta, 1.0)
+        delta = tl.where(is_known, tl.load(its + DELTA, mask=exists, other=1.0), delta)
+        lowest = 9.5367431640625e-07 * delta  # core.update.lowest_precision
+        tl.store(scales + 3 * row, factor.to(tl.float32), mask=exists)
+        tl.store(scales + 3 * row + 1, delta.to(tl.float32), mask=exists)
+        lowest = tl.where(lowest > 9.860761315262648e-32, lowest, 9.860761315262648e-32)
+        tl.store(scales + 3 * row + 2, lowest.to(tl.float32), mask=exists)
 
 
 @triton.jit

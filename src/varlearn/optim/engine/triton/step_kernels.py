@@ -6,7 +6,15 @@ import triton
 import triton.language as tl
 
 from varlearn.optim.engine.triton import row_layout
-from varlearn.optim.engine.triton.block_kernels import block_of, is_whole, pointer_at, read, within_dtype, write
+from varlearn.optim.engine.triton.block_kernels import (
+    block_of,
+    is_whole,
+    pointer_at,
+    power,
+    read,
+    within_dtype,
+    write,
+)
 
 SIZE: tl.constexpr = tl.constexpr(row_layout.SIZE)
 PARAM: tl.constexpr = tl.constexpr(row_layout.PARAM)
@@ -14,7 +22,24 @@ MEAN: tl.constexpr = tl.constexpr(row_layout.MEAN)
 GRAD: tl.constexpr = tl.constexpr(row_layout.GRAD)
 ESTIMATE: tl.constexpr = tl.constexpr(row_layout.ESTIMATE)
 STEP: tl.constexpr = tl.constexpr(row_layout.STEP)
+HOST_STEP: tl.constexpr = tl.constexpr(row_layout.HOST_STEP)
 WORDS: tl.constexpr = tl.constexpr(row_layout.WORDS)
+FIRST_DEBIAS: tl.constexpr = tl.constexpr(row_layout.FIRST_DEBIAS)
+BETA1: tl.constexpr = tl.constexpr(row_layout.BETA1)
+SECOND_DEBIAS: tl.constexpr = tl.constexpr(row_layout.SECOND_DEBIAS)
+BETA2: tl.constexpr = tl.constexpr(row_layout.BETA2)
+MAX_NORM: tl.constexpr = tl.constexpr(row_layout.MAX_NORM)
+LR: tl.constexpr = tl.constexpr(row_layout.LR)
+DECAY: tl.constexpr = tl.constexpr(row_layout.DECAY)
+FACTS: tl.constexpr = tl.constexpr(row_layout.FACTS)
+LR_AT: tl.constexpr = tl.constexpr(row_layout.LR_AT)
+RATE: tl.constexpr = tl.constexpr(row_layout.RATE)
+UNBIAS: tl.constexpr = tl.constexpr(row_layout.UNBIAS)
+STEP_SIZE: tl.constexpr = tl.constexpr(row_layout.STEP_SIZE)
+ROOT_UNBIAS: tl.constexpr = tl.constexpr(row_layout.ROOT_UNBIAS)
+KEEP_WEIGHT: tl.constexpr = tl.constexpr(row_layout.KEEP_WEIGHT)
+CLIP: tl.constexpr = tl.constexpr(row_layout.CLIP)
+CLOCK: tl.constexpr = tl.constexpr(row_layout.CLOCK)
 COPY: tl.constexpr = tl.constexpr(row_layout.COPY)
 STATE: tl.constexpr = tl.constexpr(row_layout.STATE)
 
@@ -73,45 +98,65 @@ def look_for_nonfinite(
                 look(tl.load(words + ESTIMATE), start, left, found, tl.float32, BLOCK, False)
 
 
-@triton.jit
-def power(base, exponent):
-    """base^exponent in float64, exponent < 2^31, by repeated squaring."""
-    result = tl.full(exponent.shape, 1.0, tl.float64)
-    for _ in range(31):
-        result = tl.where((exponent & 1) != 0, result * base, result)
-        base = base * base
-        exponent = exponent >> 1
-    return result
-
-
 @triton.jit(do_not_specialize=["count"])
-def prepare(rows, count, debiases, clock, dropped, found, overflow, scale, BLOCK: tl.constexpr):
-    """What a step must know and only the device can: whether it is dropped, how many were before, and the loss scale.
+def prepare(
+    rows, count, facts, clock, drift, found, overflow, scale, norm, unclip, IS_CAPTURED: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """What a step must know and only the device can: whether it is dropped, its number, the loss scale, clipping.
 
     Args:
         rows: one for each parameter.
         count: of rows.
-        debiases: float64, two for each row: 1 - beta1^t as the host has it, and beta1, or 0 where it is 1.
-        clock: float32; receives 1 / loss scale, and for each row 1 / (1 - beta1^t) at the true t.
-        dropped: int32; for each row how many of its steps were dropped since the host asked, then the number of all.
+        facts: float64, `row_layout.FACTS` of each row, as the host knows them.
+        clock: float32; receives 1 / loss scale, what undoes the user's clipping, and for each row the scalars of its
+            step that depend on its number, the learning rate and the norm.
+        drift: int32; for each row by how much the number of its step differs from the one in the table: one less for
+            each dropped step, and one more for each step once a graph was captured. Then the number of dropped steps.
         found: receives 1 if the step is to be dropped.
         overflow: GradScaler's flag, or 0.
         scale: GradScaler's loss scale, or 1.
+        norm: of all gradients, or 0.
+        unclip: what undoes the user's clipping, or 1.
+        IS_CAPTURED: whether a CUDA graph has captured a step, so that the number in the table stays.
         BLOCK: rows of a program.
     """
     is_dropped = (tl.load(found) != 0) | (tl.load(overflow) > 0.0)
+    unscale = tl.div_rn(1.0, tl.load(scale))
+    total = (tl.load(norm) * unscale).to(tl.float64) + 1e-6
     for first in range(0, count, BLOCK):
         row = first + tl.arange(0, BLOCK)
         exists = row < count
-        takes_part = tl.load(rows + row * WORDS + SIZE, mask=exists, other=0) != 0
-        before = tl.load(dropped + row, mask=exists, other=0)
-        debias = tl.load(debiases + 2 * row, mask=exists, other=1.0)
-        base = tl.load(debiases + 2 * row + 1, mask=exists, other=0.0)
-        steps = tl.load(rows + row * WORDS + STEP, mask=exists, other=0).to(tl.int32) - before
-        debias = tl.where(takes_part & (before > 0), 1.0 - power(base, steps), debias)
-        tl.store(clock + 1 + row, (1.0 / debias).to(tl.float32), mask=exists)
-        tl.store(dropped + row, before + (takes_part & is_dropped).to(tl.int32), mask=exists)
-    tl.store(clock, tl.div_rn(1.0, tl.load(scale)))
-    tl.store(dropped + count, tl.load(dropped + count) + is_dropped.to(tl.int32))
+        its, out, words = facts + row * FACTS, clock + 2 + row * CLOCK, rows + row * WORDS
+        takes_part = tl.load(words + SIZE, mask=exists, other=0) != 0
+        before = tl.load(drift + row, mask=exists, other=0)
+        steps = tl.load(words + STEP, mask=exists, other=0).to(tl.int32) + before
+        is_known = steps == tl.load(words + HOST_STEP, mask=exists, other=0).to(tl.int32)
+        # The host's own numbers, so that all engines agree to the last bit, unless steps were dropped or replayed.
+        debias = 1.0 - power(tl.load(its + BETA1, mask=exists, other=0.0), steps)
+        debias = tl.where(is_known, tl.load(its + FIRST_DEBIAS, mask=exists, other=1.0), debias)
+        second = 1.0 - power(tl.load(its + BETA2, mask=exists, other=0.0), steps)
+        second = tl.where(is_known, tl.load(its + SECOND_DEBIAS, mask=exists, other=1.0), second)
+        lr = tl.load(its + LR, mask=exists, other=0.0)
+        lr_at = tl.load(words + LR_AT, mask=exists, other=0)
+        on_device = tl.load(lr_at.to(tl.pointer_type(tl.float32)), mask=exists & (lr_at != 0), other=1.0)
+        lr = lr * on_device.to(tl.float64)
+        # A row that takes no part has no number of its own: its scalars are not read.
+        debias, second = tl.where(takes_part, debias, 1.0), tl.where(takes_part, second, 1.0)
+        tl.store(out + RATE, lr.to(tl.float32), mask=exists)
+        tl.store(out + UNBIAS, (1.0 / debias).to(tl.float32), mask=exists)
+        tl.store(out + STEP_SIZE, (lr / debias).to(tl.float32), mask=exists)
+        tl.store(out + ROOT_UNBIAS, tl.sqrt(1.0 / second).to(tl.float32), mask=exists)
+        keep = 1.0 - lr * tl.load(its + DECAY, mask=exists, other=0.0)
+        tl.store(out + KEEP_WEIGHT, keep.to(tl.float32), mask=exists)
+        clip = tl.load(its + MAX_NORM, mask=exists, other=0.0) / total
+        tl.store(out + CLIP, tl.where(clip < 1.0, clip, 1.0).to(tl.float32), mask=exists)
+        after = before - (takes_part & is_dropped).to(tl.int32)
+        if IS_CAPTURED:
+            after += takes_part.to(tl.int32)
+        tl.store(drift + row, after, mask=exists)
+    tl.store(clock, unscale)
+    tl.store(clock + 1, tl.load(unclip))
+    tl.store(drift + count, tl.load(drift + count) + is_dropped.to(tl.int32))
     tl.debug_barrier()
     tl.store(found, is_dropped.to(tl.int32))

@@ -3,6 +3,9 @@
 As in the native plan, everything that the kernels need to know of a parameter is written into a table once. A step
 fills in the gradients. The tables are copied to the device when they have changed, and no number comes back, except
 where the caller asks for one (`all_finite`, `settle`).
+
+The device counts steps and samples by itself, so a CUDA graph can capture them: each replay is a further step with
+fresh noise.
 """
 
 from __future__ import annotations
@@ -18,17 +21,18 @@ from varlearn.core.noise import signed
 from varlearn.core.rule import Rule
 from varlearn.core.shards import local, place
 from varlearn.optim.engine import loop
-from varlearn.optim.engine.native import scalars
 from varlearn.optim.engine.plan import Fold, Guard, Member, Noises, Row, StepSettings
 from varlearn.optim.engine.readable_rows import ReadableRows
 from varlearn.optim.engine.tensor_operations import changed
 from varlearn.optim.engine.tensor_places import TensorPlaces
+from varlearn.optim.engine.triton import capturing, sample_kernels, step_kernels
 from varlearn.optim.engine.triton import row_layout as at
-from varlearn.optim.engine.triton import sample_kernels, step_kernels
 from varlearn.optim.engine.triton.device_tables import DeviceTable
 from varlearn.optim.engine.triton.fold_launch import FoldLaunch
 from varlearn.optim.engine.triton.launching import Launcher
 from varlearn.optim.engine.triton.rule_launches import DTYPES, HOW, LAUNCHES, floats_of
+from varlearn.optim.engine.triton.sample_tables import SampleTables
+from varlearn.optim.engine.triton.step_count import StepCount
 
 _LINE = 32  # floats in a line of memory of 128 bytes: copies of the mean begin on one
 
@@ -44,7 +48,7 @@ class TritonPlan:
 
     def __init__(self, members: Sequence[Member], rule: Rule, before: TritonPlan | None = None) -> None:
         self.members, self.converted = list(members), 0
-        self.is_in, self._may_have_dropped = False, False
+        self.is_in = False
         self._rule, self._its = rule, LAUNCHES[rule.name]
         self._parts = [local(member.param) for member in members]
         self._places = TensorPlaces(self.members, rule)
@@ -55,7 +59,7 @@ class TritonPlan:
         self._number = 1  # of the last draw; the marks begin at 0, so that none is in
         self._readable = ReadableRows(self._parts, DTYPES)
         self._groups = {id(group): k for k, group in enumerate({id(m.group): m.group for m in members}.values())}
-        device = self._parts[0].device
+        self._device = device = self._parts[0].device
         self._launcher = Launcher(self._sizes, device)
         self._positions: dict[tuple[torch.dtype, int], list[int]] = {}
         for k, kind in enumerate(self._kinds):
@@ -63,15 +67,16 @@ class TritonPlan:
         with torch.inference_mode(False):
             self._copies, self._copy_places = self._room(device, None if before is None else before._copies)
             self._marks = torch.zeros(self._launcher.count, dtype=torch.int32, device=device)
-            self._dropped = torch.zeros(len(members) + 1, dtype=torch.int32, device=device)
-            self._clock = torch.zeros(len(members) + 1, dtype=torch.float32, device=device)
+            self._clock = torch.zeros(2 + at.CLOCK * len(members), dtype=torch.float32, device=device)
             self._found = torch.zeros(1, dtype=torch.int32, device=device)
-            self._no_overflow, self._no_scale = self._clock.new_zeros(1), self._clock.new_ones(1)
+            self._zero, self._one = self._clock.new_zeros(1), self._clock.new_ones(1)
         self._words = self._row_words()
         self._draw_rows, self._step_rows = DeviceTable(torch.int64, device), DeviceTable(torch.int64, device)
-        self._draw_keys, self._step_keys = DeviceTable(torch.int64, device), DeviceTable(torch.int64, device)
-        self._scales, self._scalars = DeviceTable(torch.float32, device), DeviceTable(torch.float32, device)
-        self._debiases = DeviceTable(torch.float64, device)
+        self._scalars, self._facts = DeviceTable(torch.float32, device), DeviceTable(torch.float64, device)
+        self._count = StepCount(self.members, device)
+        how = self._its.scaling, self._count, device
+        self._samples = SampleTables(self.members, self._groups, self._launcher, *how)
+        self._sample_tables = (self._clock, self._clock)  # of the sample that is in
         self._folds = FoldLaunch(self._launcher, self._parts, self._words)
 
     def _room(self, device: torch.device, before: Tensor | None) -> tuple[Tensor, list[int | None]]:
@@ -111,17 +116,8 @@ class TritonPlan:
 
     def draw(self, noises: Noises) -> None:
         """Keep the means and perturb the parameters, in one launch for each dtype and way to keep the mean."""
-        self._launcher.refuse_capture()
         self._noises, self._number = noises, self._number % (2**31 - 1) + 1
-        self._draw_keys.write([signed(noises[group].key) for group in self._groups])
-        scales: list[float] = []
-        known: dict[tuple[object, ...], list[float]] = {}
-        for param, _, group, _ in self.members:
-            noise = noises[id(param) if id(param) in noises else id(group)]
-            if noise[1:] not in known:
-                known[noise[1:]] = list(scalars.of_draw(noise))
-            scales += known[noise[1:]]
-        self._scales.write(scales)
+        self._sample_tables = self._samples.of(noises)
         self.is_in = True
         self._launch_sample(sample_kernels.draw, self._words)
 
@@ -151,7 +147,7 @@ class TritonPlan:
 
     def _launch_sample(self, kernel: Any, words: array[int]) -> None:
         self._draw_rows.write(words)
-        tables = self._draw_keys.tensor, self._scales.tensor, self._marks, self._number
+        tables = *self._sample_tables, self._marks, self._number
         for (dtype, keep), positions in self._positions.items():
             self._launcher.run(kernel, self._draw_rows, positions, *tables, DTYPE=DTYPES[dtype], KEEP=keep)
         changed(self._parts)
@@ -198,11 +194,13 @@ class TritonPlan:
 
         With a guard the device looks for NaN, drops the step if it finds one, and counts it (`settle`).
         """
-        self._launcher.refuse_capture()
+        is_captured = capturing.is_capturing(self._device)
+        if is_captured:
+            self._count.begin_capture({k for k, _, _ in rows})
         if any(keep == at.LEAN for _, keep in self._positions):
             self.restore()
         words, found = self._words_of(rows), list[float]()
-        debiases = [1.0, 0.0] * len(self.members)
+        facts = [1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0] * len(self.members)
         known: dict[tuple[int, bool], int] = {}
         keys = [0] * len(self._groups)
         kinds: dict[tuple[Any, ...], list[int]] = {}
@@ -212,21 +210,27 @@ class TritonPlan:
                 known[kind] = len(known)
                 found += floats_of(self._its.step_scalars(its, hhat is not None))
                 keys[self._groups[id(self.members[k].group)]] = signed(its.noise.key)
-            words[at.WORDS * k + at.SETTINGS] = known[kind]
-            words[at.WORDS * k + at.STEP] = int(self.members[k].state["step"])
-            debiases[2 * k : 2 * k + 2] = self._its.debias(its)
+            row, state = at.WORDS * k, self.members[k].state
+            words[row + at.SETTINGS] = known[kind]
+            words[row + at.HOST_STEP] = int(state["step"])
+            words[row + at.STEP] = int(state["step"]) - self._count.known_drift(k, int(state["step"]) - 1)
+            words[row + at.LR_AT] = 0 if its.device_lr is None else its.device_lr.data_ptr()
+            facts[at.FACTS * k : at.FACTS * (k + 1)] = self._its.facts(its)
             how = at.GIVEN if hhat is not None else HOW[its.approximation]
             kinds.setdefault((*self._kinds[k], grad.dtype, how), []).append(k)
+            if is_captured:
+                state["step"] -= 1  # nothing is computed now; replays count by themselves
         self._step_rows.write(words)
         if guard is None:
             self._found.zero_()
         else:
             self._look(rows)
-            self._may_have_dropped = True
-        self._step_keys.write(keys)
+            self._count.may_differ = True
+        step_keys = self._samples.keys_of_step(keys)
         self._scalars.write(found)
-        self._prepare(debiases, guard or Guard())
-        tables = self._step_keys.tensor, self._scalars.tensor, self._clock, self._found, self._marks, self._number
+        self._facts.write(facts)
+        self._prepare(guard)
+        tables = step_keys, self._scalars.tensor, self._clock, self._found, self._marks, self._number
         for (dtype, keep, grad_dtype, how), positions in kinds.items():
             kind = {"DTYPE": DTYPES[dtype], "GRAD_DTYPE": DTYPES[grad_dtype], "KEEP": keep, "HOW": how}
             self._launcher.run(self._its.step, self._step_rows, positions, *tables, **kind)
@@ -239,29 +243,31 @@ class TritonPlan:
         if then is not None:
             self.draw(then)
 
-    def _prepare(self, debiases: Sequence[float], guard: Guard) -> None:
-        self._debiases.write(debiases)
-        overflow = self._no_overflow if guard.overflow is None else guard.overflow
-        scale = self._no_scale if guard.scale is None else guard.scale
-        self._launcher.prepare(
-            self._step_rows, len(self.members), self._debiases.tensor, self._clock, self._dropped, self._found,
-            overflow, scale,
+    def _prepare(self, guard: Guard | None) -> None:
+        given = guard or Guard()
+        overflow, norm = (self._zero if each is None else each for each in (given.overflow, given.norm))
+        scale, unclip = (self._one if each is None else each for each in (given.scale, given.unclip))
+        self._launcher.run_once(
+            step_kernels.prepare, self._step_rows.tensor, len(self.members), self._facts.tensor, self._clock,
+            self._count.drift, self._found, overflow, scale, norm, unclip, IS_CAPTURED=self._count.is_captured,
         )  # fmt: skip
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether a CUDA graph has captured a step: replays take steps that the host does not see."""
+        return self._count.is_captured
+
     def settle(self) -> int:
-        """Take the steps that the device has dropped out of the parameters' step counts; the host waits for it.
+        """Bring the parameters' step counts up to date with the device's; the host waits for it.
 
         Returns:
             How many steps were dropped since the last call.
         """
-        if not self._may_have_dropped:
-            return 0
-        *by_member, count = self._dropped.tolist()
-        for member, dropped in zip(self.members, by_member, strict=True):
-            member.state["step"] -= dropped
-        self._dropped.zero_()
-        self._may_have_dropped = False
-        return count
+        return self._count.settle()
+
+    def last_draws(self) -> dict[int, int]:
+        """Id of a group -> the number of its last training sample; the host waits for the device."""
+        return self._samples.last_draws()
 
     def fold(self, folds: Sequence[tuple[int, Fold]]) -> None:
         """Average gradients and hhat with those of earlier samples."""
