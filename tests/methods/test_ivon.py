@@ -3,12 +3,18 @@
 from dataclasses import asdict
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from varlearn import IVON, DiagGaussian
+from varlearn.data.examples import Examples
 from varlearn.methods import Facts, Optim
-from varlearn.methods.ivon import IVONMethod
+from varlearn.methods.ivon import IVONMethod, IVONSettings
+from varlearn.train.build import build_parts
+from varlearn.train.config import Data, Model, Run, Train
+from varlearn.train.processes import Processes
+from varlearn.train.training import Training
 
 FACTS = Facts(n=10, batch_size=2, steps=3, task="classification", seed=5, max_grad_norm=2.0)
 SETTINGS = {"lr": 0.3, "ess": 7.0, "hess_init": 0.2, "clip_radius": 0.5, "rescale_lr": False}
@@ -27,6 +33,9 @@ class Quadratic:
         loss.backward()
         self.calls.append((self.model.weight.item(), share, more))
         return loss.detach()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.model(inputs)
 
     def loss(self, batch: Any) -> Tensor:
         return 0.5 * (self.model.weight - batch).square().sum()
@@ -69,3 +78,58 @@ def test_the_posterior_and_the_diagnostics_are_the_optimizer_s() -> None:
     (group,) = training.optimizer.diagnostics()
     numbers = {name: value for name, value in asdict(group).items() if value is not None and name != "findings"}
     assert method.diagnostics(training) == numbers
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("price", "reparam"), ("gradsq", "squared_gradient"), ("gaussnewton", "gauss_newton")]
+)
+def test_estimators_have_the_names_of_other_implementations_too(given: Any, meant: str) -> None:
+    assert IVONSettings(hess_approx=given) == IVONSettings(hess_approx=meant)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match="optim.hess_approx='gausnewton' must be one of .*; did you mean 'gaussnewton'"
+    ):
+        IVONSettings(hess_approx="gausnewton")  # type: ignore[arg-type]
+
+
+def one_step(estimator: Any) -> tuple[Training, dict[str, Tensor]]:
+    """A run after the gradients of its first step, and hhat by name of the parameter where it was handed in."""
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    run = Run(
+        model=Model("mlp", 2, hidden=(4,)),
+        data=Data(batch_size=4, augment=False),
+        optim=IVONSettings(hess_approx=estimator, ess=1e12),
+        train=Train(epochs=1),
+    )
+    alone = Processes(0, 1, torch.device("cpu"))
+    training = Training(build_parts(run, Examples(inputs, targets, ("a", "b"), "table"), alone), alone)
+    training.gradients()
+    estimates = training.optimizer._average.estimates  # type: ignore[attr-defined]
+    return training, {name: estimates[p] for name, p in training.model.named_parameters() if p in estimates}
+
+
+def test_each_estimator_gives_its_own_hhat_and_the_same_gradient() -> None:
+    """With lambda = 10^12 the sample is the mean, so that gradients can be compared."""
+    runs = {name: one_step(name) for name in ("reparam", "squared_gradient", "gauss_newton", "hutchinson")}
+    grads = [torch.cat([p.grad.flatten() for p in run.model.parameters()]) for run, _ in runs.values()]  # type: ignore[union-attr]
+    for grad in grads[1:]:
+        torch.testing.assert_close(grad, grads[0], rtol=1e-3, atol=1e-5)
+    assert runs["reparam"][1] == runs["squared_gradient"][1] == {}  # made from the gradient at the step
+    group = runs["squared_gradient"][0].optimizer.param_groups[0]
+    assert (group["hess_approx"], group["noise"]) == ("squared_gradient", "independent")
+    training, squares = runs["gauss_newton"]
+    inputs, targets = training.parts.plain.examples.inputs, training.parts.plain.examples.targets  # type: ignore[attr-defined]
+    params = list(training.model.parameters())
+    single = [torch.autograd.grad(training.loss((inputs[k : k + 1], targets[k : k + 1])), params) for k in range(4)]
+    for place, found in enumerate(squares.values()):
+        expected = torch.stack([each[place] for each in single]).square().mean(0)
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-7)
+    assert runs["hutchinson"][1].keys() == squares.keys()
+    assert any(bool((found < 0).any()) for found in runs["hutchinson"][1].values())
+
+
+def test_a_network_without_gradients_of_examples_has_no_gauss_newton_estimate() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert IVONMethod(IVONSettings()).prepare(net) is net
+    with pytest.raises(ValueError, match="mixes the examples"):
+        IVONMethod(IVONSettings(hess_approx="gauss_newton")).prepare(net)

@@ -13,6 +13,7 @@ from varlearn.files.formats import FileFormatError
 from varlearn.posterior import (
     CorruptFileError,
     DiagGaussian,
+    KroneckerGaussian,
     LowRankGaussian,
     Mixture,
     Origin,
@@ -36,7 +37,12 @@ DIAG = DiagGaussian(
 LOW = LowRankGaussian(
     MEAN, {"w": torch.ones(1, 2), "b": torch.ones(1)}, {"w": torch.ones(2, 1, 2), "b": torch.ones(2, 1)}
 )
+ONE = torch.ones(1, 1)
+KRON = KroneckerGaussian(
+    MEAN, {"w": ONE, "b": ONE}, {"w": torch.eye(2), "b": ONE}, {"w": torch.rand(1, 2), "b": torch.rand(1)}
+)
 POSTERIORS = {
+    "kronecker": KRON,
     "diag": DIAG,
     "diag without fixed": DiagGaussian(MEAN, HESS, ess=10.0, weight_decay=0.1),
     "diag with empty fixed": DiagGaussian(MEAN, HESS, ess=10.0, weight_decay=0.1, fixed={}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
+    from varlearn.posterior import DiagGaussian
     from varlearn.types import Posterior, Sampler
 
     Batch = tuple[Tensor, Tensor]
@@ -34,6 +35,7 @@ class Facts:
         task: what the network is trained to do.
         seed: of the run.
         max_grad_norm: bound on the norm of the gradient; None for no bound.
+        held_out: validation examples.
     """
 
     n: int
@@ -42,6 +44,7 @@ class Facts:
     task: Task
     seed: int = 0
     max_grad_norm: float | None = None
+    held_out: int = 0
 
 
 class Training(Protocol):
@@ -59,18 +62,48 @@ class Training(Protocol):
     facts: Facts
     step: int
 
-    def backward(self, batch: Batch, *, share: float | None = None, more: bool = False) -> Tensor:
+    @property
+    def held_out(self) -> Iterable[Batch] | None:
+        """The validation examples in their order, if the run has some; may be read several times."""
+        ...
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches a step has."""
+        ...
+
+    @property
+    def grad_scale(self) -> float:
+        """The factor that gradients have in `p.grad` until the step: the loss scale of float16, otherwise 1."""
+        ...
+
+    def backward(
+        self,
+        batch: Batch,
+        *,
+        share: float | None = None,
+        more: bool = False,
+        on_loss: Callable[[Tensor], None] | None = None,
+    ) -> Tensor:
         """Forward and backward at the weights as they are now; returns the mean loss, detached.
 
         Args:
             batch: inputs and targets of one micro-batch.
             share: factor of the loss. None divides by the micro-batches of a step, so that gradients add up to a mean.
             more: whether another backward pass of this micro-batch follows. Processes average in the last one.
+            on_loss: called with the loss before its backward pass; it may differentiate the loss, keeping the graph.
         """
         ...
 
-    def loss(self, batch: Batch) -> Tensor:
-        """The mean loss of a batch at the weights as they are now, with its graph, in this process alone."""
+    def forward(self, inputs: Any) -> Any:
+        """The outputs of the network, in the run's precision."""
+        ...
+
+    def loss(self, batch: Batch, network: Callable[..., Any] | None = None) -> Tensor:
+        """The mean loss of a batch at the weights as they are now, with its graph, in this process alone.
+
+        `network` is called in place of the model.
+        """
         ...
 
 
@@ -111,6 +144,17 @@ class Method(ABC, Generic[S]):
     def optimizer(self, model: nn.Module, facts: Facts) -> torch.optim.Optimizer:
         """The optimizer over the parameters of the prepared model."""
 
+    def lr(self, step: int, facts: Facts, peak: float, schedule: Callable[[int, int], float]) -> float:
+        """The learning rate of a step.
+
+        Args:
+            step: steps taken before it.
+            facts: about the run.
+            peak: the learning rate of the optimizer when it was made.
+            schedule: (step, steps of the whole) -> the run's schedule with its warm-up, a factor from 0 to 1.
+        """
+        return peak * schedule(step, facts.steps)
+
     def gradients(self, training: Training, batch: Batch) -> list[Tensor]:
         """Forward and backward of one micro-batch; returns the loss of each pass."""
         return [training.backward(batch)]
@@ -134,6 +178,14 @@ class Method(ABC, Generic[S]):
         params, buffers, tied = model_tensors(training.model)
         copies = {name: value.detach().clone() for name, value in params.items()}
         return Point(copies, {name: value.detach().clone() for name, value in buffers.items()}, tied)
+
+    def gaussian(self, training: Training) -> DiagGaussian | None:
+        """A Gaussian around the weights as they are, for leave-one-out estimates; None of a method that has none.
+
+        Args:
+            training: the run, at any step.
+        """
+        return None
 
     def predictor(self, posterior: Posterior) -> Posterior | Sampler:
         """What predictions are averaged over: the saved posterior itself, or a sampler made of it.

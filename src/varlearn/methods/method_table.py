@@ -5,11 +5,22 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
+from varlearn.methods.adahessian import AdaHessianMethod
 from varlearn.methods.adamw import AdamWMethod
+from varlearn.methods.bbb import BBBMethod, BBBPaperMethod
+from varlearn.methods.bsam import BSAMMethod
 from varlearn.methods.ivon import IVONMethod
+from varlearn.methods.ivon_2021 import IVON2021Method
+from varlearn.methods.laplace import LaplaceMethod
+from varlearn.methods.mc_dropout import MCDropoutMethod
 from varlearn.methods.method import Method
+from varlearn.methods.sae import SAEMethod
+from varlearn.methods.sam import SAMMethod
 from varlearn.methods.sgd import SGDMethod
+from varlearn.methods.swag import SWAGMethod
 from varlearn.methods.vadamw import VAdamWMethod
+from varlearn.methods.vogn import VOGNMethod
+from varlearn.methods.vogn_paper import VOGNPaperMethod
 from varlearn.setting_checks import shortened
 
 METHODS: dict[str, type[Method[Any]]] = {
@@ -17,6 +28,18 @@ METHODS: dict[str, type[Method[Any]]] = {
     "adamw": AdamWMethod,
     "sgd": SGDMethod,
     "vadamw": VAdamWMethod,
+    "vogn": VOGNMethod,
+    "vogn-paper": VOGNPaperMethod,
+    "ivon-2021": IVON2021Method,
+    "adahessian": AdaHessianMethod,
+    "sam": SAMMethod,
+    "bsam": BSAMMethod,
+    "mc-dropout": MCDropoutMethod,
+    "swag": SWAGMethod,
+    "bbb": BBBMethod,
+    "bbb-paper": BBBPaperMethod,
+    "laplace": LaplaceMethod,
+    "sae": SAEMethod,
 }
 
 AUTO = "vadamw"
@@ -32,7 +55,7 @@ def named(name: str) -> type[Method[Any]]:
     >>> named("ivn")
     Traceback (most recent call last):
     ...
-    ValueError: optim.name='ivn' must be one of ivon, adamw, sgd, vadamw; did you mean 'ivon'?
+    ValueError: optim.name='ivn' must be one of ivon, adamw, ...; did you mean 'ivon'?
     """
     if name == "auto":
         return METHODS[AUTO]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varlearn.methods.method import Facts, Method, S
+from varlearn.methods.method import Facts, Method, S, Training
 from varlearn.methods.parameter_groups import parameter_groups
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from varlearn.posterior import DiagGaussian
 
 
 class SGDMethod(Method[S]):
@@ -27,3 +29,10 @@ class SGDMethod(Method[S]):
         settings = self.settings
         groups = parameter_groups(model, settings)
         return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.beta1, weight_decay=0.0)
+
+    def gaussian(self, training: Training) -> DiagGaussian:
+        """The paper's: sigma^2 = 1 / (n (1 + weight_decay))."""
+        from varlearn.posterior import DiagGaussian
+
+        ess, decay = float(training.facts.n), self.settings.weight_decay
+        return DiagGaussian.from_optimizer(training.model, training.optimizer, ess=ess, weight_decay=decay)

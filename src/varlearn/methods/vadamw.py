@@ -27,6 +27,8 @@ class VAdamWSettings(Optim):
         beta2: average of squared gradients, which the variance is made of.
         prior_width: width of the prior relative to the weights; None for one that falls with the number of weight
             matrices, see `varlearn.optim.prior_widths`.
+        pretrained: whether the weights come from another run; then embeddings have the width of the other weights.
+            Give `lr` too.
     """
 
     RULES: ClassVar[dict[str, Rule]] = Optim.RULES | {
@@ -38,6 +40,7 @@ class VAdamWSettings(Optim):
     weight_decay: float = 1e-2
     beta2: float = 0.999
     prior_width: float | None = None
+    pretrained: bool = False
 
 
 class VAdamWMethod(VariationalMethod[VAdamWSettings]):
@@ -65,6 +68,7 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
             settings.lr,
             matrices_only=settings.matrices_only,
             prior_width=settings.prior_width,
+            pretrained=settings.pretrained,
             n=facts.n,
             batch_size=facts.batch_size,
             steps=facts.steps,

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from varlearn.methods.method import Batch, Method, S, Training
+from varlearn.methods.pass_count import PassCount
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,15 +25,37 @@ class VariationalMethod(Method[S]):
 
     clips_itself: ClassVar[bool] = True
 
+    def __init__(self, settings: S) -> None:
+        super().__init__(settings)
+        self._passes = PassCount()
+
     def gradients(self, training: Training, batch: Batch) -> list[Tensor]:
         """One backward pass at each sample of the weights."""
         samples, losses = self.settings.samples, []
         for sample in range(samples):
             with _optimizer(training).sampled_params(train=True):
-                losses.append(training.backward(batch, share=1.0, more=sample + 1 < samples))
+                draw = self._passes.next(training.step)
+                losses.append(self.sample_pass(training, batch, draw, sample + 1 < samples))
         return losses
 
+    def sample_pass(self, training: Training, batch: Batch, draw: int, more: bool) -> Tensor:
+        """Forward and backward at one sample of the weights; returns the loss.
+
+        Args:
+            training: the run, inside a training block.
+            batch: inputs and targets.
+            draw: number of this pass in the run, for what is drawn besides the weights.
+            more: whether another backward pass of this micro-batch follows.
+        """
+        return training.backward(batch, share=1.0, more=more)
+
     def finish(self, training: Training, batches: Iterable[Batch]) -> DiagGaussian:
+        """The Gaussian in the optimizer's state."""
+        from varlearn.posterior import DiagGaussian
+
+        return DiagGaussian.from_optimizer(training.model, training.optimizer)
+
+    def gaussian(self, training: Training) -> DiagGaussian:
         """The Gaussian in the optimizer's state."""
         from varlearn.posterior import DiagGaussian
 

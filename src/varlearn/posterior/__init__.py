@@ -5,8 +5,9 @@ from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.divergence import kl
 from varlearn.posterior.gaussian import DiagGaussian
+from varlearn.posterior.kronecker import KroneckerGaussian
 from varlearn.posterior.lowrank import LowRankGaussian
-from varlearn.posterior.origin import Origin
+from varlearn.posterior.origin import Origin, weights_sha256
 from varlearn.posterior.posterior_file import load, save
 from varlearn.posterior.pruning import prune, signal_to_noise
 from varlearn.posterior.summary import LayerScale, MarginalStd, StdSummary, layer_scales, marginal_std
@@ -14,6 +15,7 @@ from varlearn.posterior.summary import LayerScale, MarginalStd, StdSummary, laye
 __all__ = [
     "CorruptFileError",
     "DiagGaussian",
+    "KroneckerGaussian",
     "LayerScale",
     "LowRankGaussian",
     "MarginalStd",
@@ -30,4 +32,5 @@ __all__ = [
     "prune",
     "save",
     "signal_to_noise",
+    "weights_sha256",
 ]

@@ -135,7 +135,8 @@ def _origin(optimizer: torch.optim.Optimizer, learns: bool) -> Origin:
     group: Mapping[str, Any] = optimizer.param_groups[0]
     sizes = {name: group[name] for name in ("n", "batch_size") if name in group}
     if learns:
-        curvature: Curvature = "squared_gradient" if sizes else "ivon"
+        usual = "squared_gradient" if sizes else "ivon"
+        curvature: Curvature | None = getattr(optimizer, "curvature_kind", usual)
     else:
         curvature = "sqrt_v" if "betas" in group else "constant"
     return Origin(method=type(optimizer).__name__.lower(), curvature=curvature, **sizes)

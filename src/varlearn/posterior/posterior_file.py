@@ -1,19 +1,20 @@
 """Posteriors as safetensors files.
 
-Tensors are named "mean/<weight>", "hess/<weight>" and so on ("var", "deviations", "prior_mean", "fixed"), those of a
-mixture "0/mean/<weight>" for component 0. The metadata (see `sealed`) say what the tensors mean:
-{"card", "format": "varlearn.posterior", "format_version", "posterior": {"kind", ...}, "sha256"}.
+Tensors are named "mean/<weight>", "hess/<weight>" and so on ("var", "deviations", "left", "right", "scale",
+"prior_mean", "fixed"), those of a mixture "0/mean/<weight>" for component 0. The metadata (see `sealed`) say what the
+tensors mean: {"card", "format": "varlearn.posterior", "format_version", "posterior": {"kind", ...}, "sha256"}.
 
 The entry "posterior" has "kind", "tied" and "has_fixed"; Gaussians have "temperature" and what is known of "method",
-"curvature", "per", "n" and "batch_size" (see `Origin`); a DiagGaussian has "ess" and "weight_decay". Version 1 lacks
-temperature and origin; the temperature was always 1.
+"curvature", "per", "n", "batch_size" and "base_sha256" (see `Origin`); a DiagGaussian has "ess" and "weight_decay".
+Version 1 lacks temperature and origin; the temperature was always 1.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,7 @@ from varlearn.files.formats import CURE, FileFormatError, check_format, entry, r
 from varlearn.posterior.binding import check_fits
 from varlearn.posterior.discrete import Mixture, Point, components
 from varlearn.posterior.gaussian import DiagGaussian
+from varlearn.posterior.kronecker import KroneckerGaussian
 from varlearn.posterior.lowrank import LowRankGaussian
 from varlearn.posterior.origin import Origin
 from varlearn.types import Params, Posterior
@@ -35,6 +37,7 @@ READABLE = (1, FORMAT_VERSION)
 _PARTS: dict[type, tuple[str, ...]] = {
     DiagGaussian: ("mean", "hess", "prior_mean", "fixed"),
     LowRankGaussian: ("mean", "var", "deviations", "fixed"),
+    KroneckerGaussian: ("mean", "left", "right", "scale", "fixed"),
     Point: ("mean", "fixed"),
 }
 _KINDS = {kind.__name__: kind for kind in _PARTS}
@@ -44,7 +47,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str], card: str | None = 
     """Write a posterior to `path`, atomically: the file is whole or unchanged.
 
     Args:
-        posterior: a `DiagGaussian`, `LowRankGaussian`, `Point` or `Mixture` of them.
+        posterior: a `DiagGaussian`, `LowRankGaussian`, `KroneckerGaussian`, `Point` or `Mixture` of them.
         path: by custom "posterior.safetensors".
         card: one line for people that says what it is; the posterior's repr where None.
 
@@ -70,7 +73,7 @@ def save(posterior: Posterior, path: str | os.PathLike[str], card: str | None = 
 
 def load(
     path: str | os.PathLike[str], model: nn.Module | None = None, device: torch.device | str = "cpu"
-) -> DiagGaussian | LowRankGaussian | Point | Mixture:
+) -> DiagGaussian | LowRankGaussian | KroneckerGaussian | Point | Mixture:
     """Read a posterior back, bit for bit.
 
     Args:
@@ -93,6 +96,42 @@ def load(
     return posterior
 
 
+class Header(NamedTuple):
+    """What a file says about its tensors.
+
+    Attributes:
+        kind: "DiagGaussian", "LowRankGaussian", "Point" or "Mixture".
+        origin: what is known of the training, and what h is.
+        tied: further names of weights that have several.
+    """
+
+    kind: str
+    origin: Origin
+    tied: Mapping[str, str]
+
+
+def read_header(path: str | os.PathLike[str], text: str) -> Header:
+    """Kind and origin of a posterior from the metadata of its file, without its tensors.
+
+    Args:
+        path: for messages.
+        text: the entry "varlearn" of the file's metadata.
+
+    >>> read_header("q.safetensors", '{"format": "other"}')
+    Traceback (most recent call last):
+    ...
+    varlearn.files.formats.FileFormatError: q.safetensors has format 'other', not 'varlearn.posterior'; give a file ...
+    """
+    with rebuilding(path, "a posterior"):
+        metadata = json.loads(text)
+        _, version = check_format(path, metadata, {FORMAT: READABLE}, "save()")
+        description = entry(path, metadata, "posterior", dict)
+        where = "metadata['posterior']"
+        kind = entry(path, description, "kind", str, where)
+        origin = Origin.read(description) if version > 1 else Origin()
+        return Header(kind, origin, {} if kind == "Mixture" else entry(path, description, "tied", dict, where))
+
+
 def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str, Any]]:
     """Tensors under their names in the file, and the rest as JSON."""
     if isinstance(posterior, Mixture):
@@ -103,7 +142,7 @@ def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str,
             tensors |= more
             parts.append(part)
         return tensors, {"kind": "Mixture", "weights": list(posterior.weights), "components": parts}
-    if not isinstance(posterior, (DiagGaussian, LowRankGaussian, Point)):
+    if not isinstance(posterior, (DiagGaussian, LowRankGaussian, KroneckerGaussian, Point)):
         kind = type(posterior).__name__
         raise TypeError(f"a {kind} has no file format; save one of {', '.join(_KINDS)} or a Mixture of them")
     kind = type(posterior)
@@ -114,7 +153,7 @@ def _describe(posterior: Posterior, prefix: str = "") -> tuple[Params, dict[str,
     }
     description: dict[str, Any] = {"kind": kind.__name__, "tied": dict(posterior.tied)}
     description["has_fixed"] = posterior.fixed is not None
-    if isinstance(posterior, (DiagGaussian, LowRankGaussian)):
+    if isinstance(posterior, (DiagGaussian, LowRankGaussian, KroneckerGaussian)):
         description |= {"temperature": posterior.temperature, **posterior.origin.known()}
     if isinstance(posterior, DiagGaussian):
         description |= {"ess": _compact(posterior.ess), "weight_decay": _compact(posterior.weight_decay)}
