@@ -15,9 +15,10 @@ from torch import Tensor
 import varlearn
 from tests.reference import merging as reference
 from varlearn.merging import Method, merge
+from varlearn.merging.ties import trim_bound
 from varlearn.posterior import DiagGaussian, Origin, Point, load, save
 
-METHODS = get_args(Method)
+METHODS: list[Method] = [method for method in get_args(Method) if method != "regmean"]  # it has a file of its own
 WEIGHTS, ALPHA = [0.7, 1.0, 0.4], 0.8
 
 
@@ -150,6 +151,30 @@ def test_means_and_sums_are_converted(tmp_path: Any) -> None:
     assert torch.equal(merge(BASE, [read, *MODELS[1:]])["w"], merge(BASE, MODELS)["w"])
 
 
+def test_second_moments_of_adamw_and_of_variational_adamw_are_one_curvature() -> None:
+    """VAdamW's B v per mean loss is AdamW's sqrt(v) squared, times B."""
+    v = numbers(70).square()
+    learned = [
+        replace(MODELS[0], hess={"w": 16 * v}, origin=Origin("vadamw", "squared_gradient", n=100, batch_size=16)),
+        replace(MODELS[0], hess={"w": v.sqrt()}, origin=Origin("adamw", "sqrt_v", n=100, batch_size=16)),
+    ]
+    found = [merge(BASE, [one, MODELS[1]])["w"] for one in learned]
+    close(found[0], found[1])
+    close(found[0], merge(BASE, MODELS[:2], hess=[{"w": 1600 * v}, {"w": SUMS[1]}])["w"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tensors_of_several_pieces(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"method": method, "weights": WEIGHTS, "alpha": ALPHA, "base_hess": 2.0}
+    whole = merge(BASE, MODELS, **settings)["w"]
+    monkeypatch.setattr("varlearn.merging.tensor_merge.PIECE", 7)
+    pieces = merge(BASE, MODELS, **settings)["w"]
+    if method == "dare":  # other random numbers
+        assert torch.equal(pieces[:7], whole[:7])
+    else:
+        assert torch.equal(pieces, whole)
+
+
 def test_tensors_are_merged_one_by_one_and_nothing_is_changed() -> None:
     base = {"b": numbers(7, 3).float().requires_grad_(), "a": numbers(8, 5).half().view(5, 1), "s": torch.tensor(1.0)}
     model = Point({"s": torch.tensor(2.0), "a": numbers(9, 5).half().view(5, 1), "b": numbers(10, 3).float()})
@@ -187,7 +212,10 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: merge(BASE, MODELS, hess=[{"w": SUMS[0] / 0}] * 3), r"hess\[0\]\['w'\] has NaN or infinite"),
     (lambda: merge(BASE, [WITHOUT_N]), r"posteriors\[0\].origin.n=None: .* set it with dataclasses.replace"),
     (lambda: merge(BASE, [posterior(1, curvature=None)]), r"origin.curvature=None is no known estimate"),
-    (lambda: merge(BASE, [posterior(1, curvature="sqrt_v")]), r"origin.curvature='sqrt_v' is no known estimate"),
+    (lambda: merge(BASE, [posterior(1, curvature="constant")]), r"origin.curvature='constant' is no known estimate"),
+    (lambda: merge(BASE, [posterior(1, curvature="sqrt_v")]), r"origin.batch_size=None: .* the examples of one step"),
+    (lambda: merge(BASE, [posterior(1, curvature="sqrt_v", per="sum")]), r"'sqrt_v' belongs to the mean loss"),
+    (lambda: merge(BASE, MODELS, method="regmean"), r"method='regmean' needs inputs="),
     (lambda: merge(WITHOUT_N, MODELS), r"base.origin.n=None"),
     (lambda: merge(BASE, [Point(BASE)]), r"posteriors\[0\] is a Point, which has no curvature; .* or give `hess`"),
     (lambda: merge({"w": torch.zeros(1).half()}, [Point({"w": torch.ones(1).half()})], method="average", alpha=1e6),
@@ -199,3 +227,11 @@ BAD: list[tuple[Callable[[], Any], str]] = [
 def test_bad_input_is_refused_with_value_rule_and_cure(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize("density", [0.01, 0.2, 0.5, 0.99, 1.0])
+def test_the_bound_of_trimming_is_the_kth_largest(density: float) -> None:
+    sizes = torch.cat([numbers(60, 900).abs(), torch.zeros(50).double(), numbers(61, 50).abs() * 1e-320, SUMS[0].abs()])
+    count = max(1, round(density * sizes.numel()))
+    wanted = sizes.sort(descending=True).values[count - 1].item() if density < 1 else 0.0
+    assert trim_bound(lambda: sizes.split(77), sizes.numel(), density) == wanted

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from varlearn.merging.tensor_merge import MergeSettings, Method
+
 
 def checked_weights(weights: Sequence[float] | None, models: int) -> list[float]:
     """One weight per model, 1 by default.
@@ -29,18 +31,69 @@ def checked_weights(weights: Sequence[float] | None, models: int) -> list[float]
     return [float(weight) for weight in weights]
 
 
-def check_numbers(alpha: float, density: float) -> None:
+def check_numbers(settings: MergeSettings) -> None:
     """Refuse a factor or a fraction out of range.
 
-    >>> check_numbers(alpha=1.0, density=0.0)
+    >>> check_numbers(MergeSettings("ties", [1.0], density=0.0))
     Traceback (most recent call last):
     ...
     ValueError: density=0.0 must be > 0 and <= 1; 0.2 keeps one change in five
     """
-    if not 0 <= alpha < math.inf:
-        raise ValueError(f"alpha={alpha} must be >= 0 and finite; 1 is usual")
-    if not 0 < density <= 1:
-        raise ValueError(f"density={density} must be > 0 and <= 1; 0.2 keeps one change in five")
+    if not 0 <= settings.alpha < math.inf:
+        raise ValueError(f"alpha={settings.alpha} must be >= 0 and finite; 1 is usual")
+    if not 0 < settings.density <= 1:
+        raise ValueError(f"density={settings.density} must be > 0 and <= 1; 0.2 keeps one change in five")
+    if not 0 <= settings.gram_shrinkage <= 1:
+        raise ValueError(f"gram_shrinkage={settings.gram_shrinkage} must be between 0 and 1; 0.9 is usual")
+
+
+def check_grams(
+    grams: Sequence[Mapping[str, Tensor]] | None, base: Mapping[str, Tensor], models: int, method: Method
+) -> None:
+    """Refuse inputs of RegMean that do not fit the layers.
+
+    >>> check_grams(None, {}, 2, "regmean")
+    Traceback (most recent call last):
+    ...
+    ValueError: method='regmean' needs inputs=, X^T X of each layer for each model; make them with \
+varlearn.merging.input_grams(model, loader)
+    """
+    if grams is None:
+        if method == "regmean":
+            raise ValueError(
+                "method='regmean' needs inputs=, X^T X of each layer for each model; make them with "
+                "varlearn.merging.input_grams(model, loader)"
+            )
+        return
+    if len(grams) != models:
+        raise ValueError(f"inputs has {len(grams)} entries for {models} posteriors; give one dictionary per posterior")
+    for index, found in enumerate(grams):
+        if found.keys() != grams[0].keys():
+            odd = sorted(found.keys() ^ grams[0].keys())
+            raise ValueError(
+                f"inputs[{index}] and inputs[0] differ in {odd}; make both from models of one architecture"
+            )
+        for name, gram in found.items():
+            if name not in base:
+                raise ValueError(f"inputs[{index}][{name!r}] belongs to no tensor of the base; leave it out")
+            wanted = (base[name].shape[-1],) * 2
+            if base[name].dim() != 2 or tuple(gram.shape) != wanted:
+                raise ValueError(
+                    f"inputs[{index}][{name!r}] has shape {tuple(gram.shape)}, but base[{name!r}] of shape "
+                    f"{tuple(base[name].shape)} needs {wanted}; use varlearn.merging.input_grams"
+                )
+            if not gram.isfinite().all():
+                raise ValueError(f"inputs[{index}][{name!r}] has NaN or infinite entries; they must be finite")
+
+
+def check_finite_merge(name: str, merged: Tensor, alpha: float) -> None:
+    """Refuse a result that overflows its dtype.
+
+    >>> import torch
+    >>> check_finite_merge("w", torch.tensor([1.0]), alpha=1.0)
+    """
+    if not merged.isfinite().all():
+        raise ValueError(f"the merged {name!r} is too large for {merged.dtype}; use a smaller alpha={alpha}")
 
 
 def check_tensors(what: str, values: Mapping[str, Tensor], base: Mapping[str, Tensor], *, dtypes: bool = True) -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from varlearn.merging.combination import Coefficients, combine
-from varlearn.merging.curvature_rules import fisher, hessian
-from varlearn.merging.curvature_units import own_curvature
-from varlearn.merging.dare import dare
-from varlearn.merging.linear_rules import average, task_arithmetic
-from varlearn.merging.merge_checks import check_numbers, check_tensors, checked_weights
-from varlearn.merging.ties import ties
+from varlearn.merging.curvature_units import Units, own_curvature
+from varlearn.merging.merge_checks import check_finite_merge, check_grams, check_numbers, check_tensors, checked_weights
+from varlearn.merging.tensor_merge import CURVED, MergeSettings, Method, Reader, TensorInputs, merged_pieces
 from varlearn.posterior import DiagGaussian
 from varlearn.posterior.draw import positions
 from varlearn.types import Params, Posterior
-
-Method = Literal["hessian", "average", "task_arithmetic", "ties", "dare", "fisher"]
 
 
 @torch.no_grad()
@@ -32,6 +26,8 @@ def merge(
     method: Method = "hessian",
     hess: Sequence[Mapping[str, Tensor]] | None = None,
     base_hess: Mapping[str, Tensor] | float | None = None,
+    inputs: Sequence[Mapping[str, Tensor]] | None = None,
+    gram_shrinkage: float = 0.9,
     density: float = 0.2,
     seed: int = 0,
 ) -> Params:
@@ -47,6 +43,8 @@ def merge(
     - "ties": the largest changes that agree in sign, averaged.
     - "dare": a_t / density for changes drawn at random, 0 for the others.
     - "fisher": c_t = alpha w_t h_t / sum_s w_s h_s; the base counts only if alpha is not 1.
+    - "regmean": linear layers whose outputs are nearest to those of all models (needs `inputs`); other tensors: the
+      average.
 
     Curvatures are added, so all must belong to the sum of the losses over a data set. Those of a posterior are
     converted with its origin (`varlearn.posterior.Origin`); one that does not say its units is refused. Negative ones
@@ -63,6 +61,9 @@ def merge(
             gradients of single examples, added up over the data set, say. With them a posterior may be a `Point`.
         base_hess: h_0 for "hessian", for the sum of the losses. By default that of a base which is a `DiagGaussian`,
             and 0 for any other base.
+        inputs: for "regmean", X^T X of the inputs to each linear layer, one dictionary per model; see
+            `varlearn.merging.input_grams`.
+        gram_shrinkage: factor of the off-diagonals of X^T X, between 0 and 1.
         density: fraction of the changes that "ties" and "dare" keep.
         seed: of "dare".
 
@@ -81,8 +82,8 @@ def merge(
     """
     if method not in get_args(Method):
         raise ValueError(f"method={method!r} must be one of {', '.join(get_args(Method))}")
-    numbers = checked_weights(weights, len(posteriors))
-    check_numbers(alpha, density)
+    settings = MergeSettings(method, checked_weights(weights, len(posteriors)), alpha, density, seed, gram_shrinkage)
+    check_numbers(settings)
     start = dict(base) if isinstance(base, Mapping) else base.mean
     if not start:
         raise ValueError("base={} names no tensor; give the weights that all models were finetuned from")
@@ -90,42 +91,41 @@ def merge(
     models = [posterior.mean for posterior in posteriors]
     for index, model in enumerate(models):
         check_tensors(f"posteriors[{index}].mean", model, start)
-    curvatures = _curvatures(posteriors, hess, start) if method in ("hessian", "fisher") else []
-    prior = _base_curvature(base, base_hess, start) if method == "hessian" else {}
+    curvatures = _curvatures(posteriors, hess, start) if method in CURVED else []
+    prior, units = _base_curvature(base, base_hess, start) if method == "hessian" else (0.0, Units())
+    check_grams(inputs, start, len(models), method)
     rank = positions(start)
     merged: Params = {}
     for name, tensor in start.items():
-        here = [model[name] for model in models]
-        curved = [values[name].to(tensor.device, torch.float64) * scale for values, scale in curvatures]
-        coefficients: Coefficients
-        match method:
-            case "hessian":
-                coefficients = hessian(prior[name], curved, numbers, alpha)
-            case "average":
-                coefficients = average(numbers, alpha)
-            case "task_arithmetic":
-                coefficients = task_arithmetic(numbers, alpha)
-            case "ties":
-                coefficients = ties(tensor, here, numbers, alpha, density)
-            case "dare":
-                coefficients = dare(tensor, numbers, alpha, density, seed, rank[name])
-            case "fisher":
-                coefficients = fisher(curved, numbers, alpha)
-        merged[name] = combine(tensor, here, coefficients)
-        if not merged[name].isfinite().all():
-            raise ValueError(f"the merged {name!r} is too large for {tensor.dtype}; use a smaller alpha={alpha}")
+        one = TensorInputs(
+            tensor.shape,
+            rank[name],
+            _reader(tensor),
+            [_reader(model[name]) for model in models],
+            [(_reader(values[name]), its) for values, its in curvatures],
+            (_reader(prior[name]), units) if isinstance(prior, Mapping) else prior,
+            [grams[name] for grams in inputs] if inputs is not None and name in inputs[0] else None,
+        )
+        pieces = list(merged_pieces(settings, one))
+        merged[name] = torch.cat(pieces).view(tensor.shape) if pieces else tensor.detach().clone()
+        check_finite_merge(name, merged[name], alpha)
     return merged
+
+
+def _reader(tensor: Tensor) -> Reader:
+    flat = tensor.detach().reshape(-1)
+    return lambda start, stop: flat[start:stop]
 
 
 def _curvatures(
     posteriors: Sequence[Posterior], hess: Sequence[Mapping[str, Tensor]] | None, base: Mapping[str, Tensor]
-) -> list[tuple[Mapping[str, Tensor], float]]:
-    """The curvature of each model, and the factor that takes it to the sum of the losses."""
-    found: list[tuple[Mapping[str, Tensor], float]] = []
+) -> list[tuple[Mapping[str, Tensor], Units]]:
+    """The curvature of each model, and its units."""
+    found: list[tuple[Mapping[str, Tensor], Units]] = []
     if hess is None:
         found += [own_curvature(f"posteriors[{index}]", one) for index, one in enumerate(posteriors)]
     elif len(hess) == len(posteriors):
-        found += [(values, 1.0) for values in hess]
+        found += [(values, Units()) for values in hess]
     else:
         raise ValueError(
             f"hess has {len(hess)} entries for {len(posteriors)} posteriors; give one dictionary per posterior"
@@ -137,17 +137,17 @@ def _curvatures(
 
 def _base_curvature(
     base: Mapping[str, Tensor] | Posterior, base_hess: Mapping[str, Tensor] | float | None, start: Mapping[str, Tensor]
-) -> dict[str, Tensor | float]:
-    """h_0 of each tensor, for the sum of the losses."""
-    scale = 1.0
+) -> tuple[Mapping[str, Tensor] | float, Units]:
+    """h_0 and its units; a number belongs to the sum of the losses."""
+    units = Units()
     if base_hess is None and isinstance(base, DiagGaussian):
-        base_hess, scale = own_curvature("base", base)
+        base_hess, units = own_curvature("base", base)
     if isinstance(base_hess, Mapping):
         check_tensors("base_hess", base_hess, start, dtypes=False)
-        return {name: base_hess[name].to(tensor.device, torch.float64) * scale for name, tensor in start.items()}
+        return base_hess, units
     number = 0.0 if base_hess is None else float(base_hess)
     if not 0 <= number < float("inf"):
         raise ValueError(
             f"base_hess={number} must be >= 0 and finite; for an infinite one use method='task_arithmetic'"
         )
-    return dict.fromkeys(start, number)
+    return number, units
