@@ -157,6 +157,41 @@ def test_what_follows_from_the_deviation() -> None:
     torch.testing.assert_close(paper.score, found.deviation.abs().sum(-1))
 
 
+def test_scores_go_by_name() -> None:
+    model, inputs = case("mlp")
+    q = posterior_of(model)
+    found = varlearn.sensitivity(model, q, [(inputs, LABELS)])
+    for what, values in (("probability", found.probability_shift), ("paper", found.deviation)):
+        for norm, order in (("", 1.0), ("_l2", 2.0), ("_max", float("inf"))):
+            score: Any = what + norm
+            other = varlearn.sensitivity(model, q, [(inputs, LABELS)], score=score)
+            torch.testing.assert_close(other.score, torch.linalg.vector_norm(values, order, dim=1))
+            torch.testing.assert_close(other.paper_score, found.deviation.abs().sum(1))
+            torch.testing.assert_close(other.probability_score, found.score)
+
+
+def test_a_network_that_predicts_its_variance_has_the_gradient_of_its_own_loss() -> None:
+    class MeanVariance(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            out = self.layer(x)
+            return out[:, :1], F.softplus(out[:, 1:])
+
+    torch.manual_seed(0)
+    model, inputs, y = MeanVariance().double(), torch.randn(5, 4).double(), torch.randn(5).double()
+    found = varlearn.sensitivity(model, posterior_of(model), [(inputs, y)])
+    mean, variance = model(inputs)
+    loss = F.gaussian_nll_loss(mean.squeeze(1), y, variance.squeeze(1), full=True, reduction="none", eps=0.0)
+    torch.testing.assert_close(found.loss, loss.detach())
+    f = found.outputs.clone().requires_grad_()
+    own = F.gaussian_nll_loss(f[:, 0], y, f[:, 1].exp(), full=True, reduction="sum", eps=0.0)
+    torch.testing.assert_close(found.error, torch.autograd.grad(own, f)[0])
+    assert (found.loo_loss > found.loss).all()
+
+
 @pytest.mark.parametrize("noise_variance", [1.0, 0.5])
 @pytest.mark.parametrize("shape", [(8, 1), (8,)])
 def test_leave_one_out_of_ridge_regression_with_an_orthogonal_design(
@@ -198,23 +233,25 @@ def test_neither_chunks_nor_batches_change_the_results(name: str) -> None:
 
 
 def test_chunks_are_bounded_by_the_memory_of_the_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, _ = case("mlp")
-    size = 8 * sum(value.numel() for value in model.parameters())
-    compute = ExampleDeviation(model, posterior_of(model), lambda f, _: f, diagonal=False)
-    assert compute.chunk == 64
-    monkeypatch.setattr(example_deviation, "_GRADIENT_BYTES", 3 * size + 1)
-    assert compute.chunk == 3
-    monkeypatch.setattr(example_deviation, "_GRADIENT_BYTES", size - 1)
-    assert compute.chunk == 1
+    model, inputs = case("mlp")
+    gradients = 8 * sum(value.numel() for value in model.parameters())
+    activations = 8 * (4 + 6)  # the inputs of the two linear layers; tanh keeps its output, which is the second
+    size = 2 * gradients + 2 * activations + 4 * 8 * CLASSES  # of one example
+    compute = ExampleDeviation(model, posterior_of(model), lambda f, _: f)
+    assert compute.chunk(inputs) == 64
+    monkeypatch.setattr(example_deviation, "_CHUNK_BYTES", 4 * size)
+    assert compute.chunk(inputs) == 4
+    monkeypatch.setattr(example_deviation, "_CHUNK_BYTES", size // 2)
+    assert compute.chunk(inputs) == 1
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer", "tied"])
-def test_examples_run_together_in_two_forward_passes(name: str) -> None:
+@pytest.mark.parametrize("name", NETWORKS)
+def test_examples_run_together_in_two_forward_passes_after_one_that_measures_memory(name: str) -> None:
     model, inputs = case(name)
     calls: list[int] = []
     model.register_forward_hook(lambda *_: calls.append(1))
     varlearn.sensitivity(model, posterior_of(model), [(inputs, LABELS)])
-    assert len(calls) == 2
+    assert len(calls) == 3
 
 
 def test_ids_come_from_the_caller_or_from_the_batches() -> None:

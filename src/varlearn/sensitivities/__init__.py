@@ -2,5 +2,7 @@
 
 from varlearn.sensitivities.data_sensitivity import sensitivity
 from varlearn.sensitivities.loo_estimates import Sensitivity
+from varlearn.sensitivities.running_means import SensitivityTracker
+from varlearn.sensitivities.token_estimates import TokenSensitivity
 
-__all__ = ["Sensitivity", "sensitivity"]
+__all__ = ["Sensitivity", "SensitivityTracker", "TokenSensitivity", "sensitivity"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,17 +11,19 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp, vjp, vmap
 from torch.utils._pytree import tree_leaves, tree_map
 
+from varlearn.core.elementary_attention import plain_attention
 from varlearn.posterior import DiagGaussian
 from varlearn.posterior.binding import model_tensors, unwrap
 from varlearn.prediction.gather import as_floats
 from varlearn.prediction.loader_batches import arguments, outputs_of
-from varlearn.prediction.samplers import plain_attention
+from varlearn.sensitivities.recurrent_layers import PlainRecurrence
 
 Row = tuple[Tensor, Tensor, Tensor]
-"""f, e and V e of one example, shape (C,) each; of a chunk, (B, C)."""
+"""f, e and V e of one example, shape (C,) or (T, V) each; of a chunk, with a dimension of examples before it."""
 
-_GRADIENT_BYTES = 2**28
+_CHUNK_BYTES = 2**28
 _MOST_EXAMPLES = 64
+_ACTIVATIONS = 2  # of the backward pass, and those of the forward-mode product
 
 
 class ExampleDeviation:
@@ -31,44 +34,108 @@ class ExampleDeviation:
         posterior: gives the mean, the fixed tensors and sigma^2.
         error: (f, target) of one example -> e, the gradient of its loss in f.
         diagonal: v * e with v the diagonal of V, in place of V e; as many backward passes as outputs.
+        tokens: the outputs of one example are (T, V), of a language model. False: (C,).
     """
 
     def __init__(
-        self, model: nn.Module, posterior: DiagGaussian, error: Callable[[Tensor, Tensor], Tensor], diagonal: bool
+        self,
+        model: nn.Module,
+        posterior: DiagGaussian,
+        error: Callable[[Tensor, Tensor], Tensor],
+        diagonal: bool = False,
+        tokens: bool = False,
     ):
         tensors = model_tensors(model)
         here: dict[str, Tensor] = {**tensors.params, **tensors.buffers}
-        self._model, self._error, self._diagonal = unwrap(model), error, diagonal
-        self._mean = {name: value.to(here[name]) for name, value in posterior.mean.items()}
+        self._model, self._error, self._diagonal, self._tokens = unwrap(model), error, diagonal, tokens
+        self.mean = {name: value.to(here[name]) for name, value in posterior.mean.items()}
         self._fixed = {name: value.to(here[name]) for name, value in (posterior.fixed or {}).items()}
         self._variance = {name: value.square().to(here[name]) for name, value in posterior.std.items()}
         self._vectorize = True
+        self._is_recurrent = any(isinstance(module, nn.RNNBase) for module in self._model.modules())
 
-    @property
-    def chunk(self) -> int:
-        """How many examples at a time keep their gradients below 256 MiB; 64 at most, for the activations."""
-        size = sum(value.numel() * value.element_size() for value in self._mean.values())
-        return max(1, min(_MOST_EXAMPLES, _GRADIENT_BYTES // max(size, 1)))
+    def chunk(self, inputs: Any) -> int:
+        """How many examples at a time keep gradients and activations below 256 MiB; 64 at most.
+
+        Args:
+            inputs: of some examples; the activations of the first are measured.
+        """
+        gradients = sum(value.numel() * value.element_size() for value in self.mean.values())
+        held: dict[int, int] = {}  # bytes by address
+
+        def count(saved: Tensor) -> Tensor:
+            held[saved.untyped_storage().data_ptr()] = saved.numel() * saved.element_size()
+            return saved
+
+        slopes = {name: value.detach().requires_grad_() for name, value in self.mean.items()}
+        weights = {value.untyped_storage().data_ptr() for value in (*slopes.values(), *self._fixed.values())}
+        call = self._call(example_at(inputs, 0))
+        counting = torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved)
+        with self._plain_layers(), torch.enable_grad(), counting:
+            outputs = call(slopes)
+        size = 2 * gradients + _ACTIVATIONS * sum(size for place, size in held.items() if place not in weights)
+        size += 4 * outputs.numel() * outputs.element_size()  # f, e, V e and probabilities
+        return max(1, min(_MOST_EXAMPLES, _CHUNK_BYTES // max(size, 1)))
 
     @torch.no_grad()
     def __call__(self, inputs: Any, targets: Tensor) -> Row:
         """f, e and V e of the examples in the first dimension of every tensor of `inputs`."""
-        with plain_attention():
+        with self._plain_layers():
             if self._vectorize:
                 try:
                     return self._together(inputs, targets)
-                except torch.cuda.OutOfMemoryError:
-                    raise
-                except RuntimeError as fault:  # nn.GRU and nn.LSTM have no vmap rule, nor has a branch on values
-                    if "randomness" in str(fault):
-                        raise ValueError(
-                            "the model draws random numbers, and its outputs must be a function of the weights; call "
-                            "model.eval(), and leave out what is random in it"
-                        ) from fault
+                except RuntimeError as fault:  # a branch on values has no vmap rule, nor have packed sequences
+                    self._check(fault)
                     self._vectorize = False
-            rows = [self._row(_example(inputs, i), targets[i]) for i in range(len(targets))]
+            rows = [self._row(example_at(inputs, i), targets[i]) for i in range(len(targets))]
         f, e, deviation = zip(*rows, strict=True)
         return torch.stack(f), torch.stack(e), torch.stack(deviation)
+
+    @torch.no_grad()
+    def by_token(self, inputs: Any, target: Tensor, chunk: int) -> Row:
+        """f, e and V e of one sequence, where each token is left out alone: one pass per token.
+
+        Args:
+            inputs: of the sequence, without a dimension of examples.
+            target: tokens (T,).
+            chunk: tokens at a time.
+        """
+        call = self._call(inputs)
+        with self._plain_layers():
+            f, pull_back, *_ = vjp(call, self.mean)
+            e = self._error(f, target)
+
+            def row(place: Tensor) -> Tensor:
+                own = (torch.arange(len(e), device=e.device) == place).to(e.dtype)[:, None] * e
+                tangent = {name: self._variance[name] * slope for name, slope in pull_back(own)[0].items()}
+                return jvp(call, (self.mean,), (tangent,))[1].index_select(0, place.reshape(1)).squeeze(0)
+
+            places = torch.arange(len(e), device=e.device)
+            if self._vectorize:
+                try:
+                    return f, e, vmap(row, chunk_size=chunk)(places)
+                except RuntimeError as fault:
+                    self._check(fault)
+                    self._vectorize = False
+            return f, e, torch.stack([row(place) for place in places])
+
+    @torch.no_grad()
+    def gradients(self, inputs: Any, targets: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """J^T e of each example, the gradient of its loss, and the same times sigma^2; with a dimension of examples.
+
+        Args:
+            inputs: of some examples.
+            targets: of these.
+        """
+
+        def slopes(example: Any, target: Tensor) -> dict[str, Tensor]:
+            f, pull_back, *_ = vjp(self._call(example), self.mean)
+            return pull_back(self._error(f, target))[0]
+
+        with self._plain_layers():
+            rows = [slopes(example_at(inputs, i), targets[i]) for i in range(len(targets))]
+        found = {name: torch.stack([row[name] for row in rows]) for name in self.mean}
+        return found, {name: slope * self._variance[name] for name, slope in found.items()}
 
     def _together(self, inputs: Any, targets: Tensor) -> Row:
         leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
@@ -80,24 +147,55 @@ class ExampleDeviation:
         return vmap(row)(leaves, targets)
 
     def _row(self, example: Any, target: Tensor) -> Row:
-        args, kwargs = arguments(tree_map(lambda x: x.unsqueeze(0) if isinstance(x, Tensor) else x, example))
-
-        def call(params: dict[str, Tensor]) -> Tensor:
-            outputs = as_floats(outputs_of(functional_call(self._model, {**self._fixed, **params}, args, kwargs)))
-            if outputs.dim() > 2:
-                raise ValueError(
-                    f"outputs of shape {tuple(outputs.shape)} for one example must be (1, C), one row per example; "
-                    "wrap the model in a module that returns such rows"
-                )
-            return outputs.reshape(-1)
-
-        f, pull_back, *_ = vjp(call, self._mean)
+        call = self._call(example)
+        f, pull_back, *_ = vjp(call, self.mean)
         e = self._error(f, target)
         if self._diagonal:
             units = torch.eye(len(f), dtype=f.dtype, device=f.device)
             return f, e, e * torch.stack([self._variance_along(pull_back(unit)[0]) for unit in units])  # row by row
         tangent = {name: self._variance[name] * slope for name, slope in pull_back(e)[0].items()}
-        return f, e, jvp(call, (self._mean,), (tangent,))[1]
+        return f, e, jvp(call, (self.mean,), (tangent,))[1]
+
+    def _call(self, example: Any) -> Callable[[dict[str, Tensor]], Tensor]:
+        """From weights to the outputs of one example: (C,), of a language model (T, V)."""
+        args, kwargs = arguments(tree_map(lambda x: x.unsqueeze(0) if isinstance(x, Tensor) else x, example))
+
+        def call(params: dict[str, Tensor]) -> Tensor:
+            found = outputs_of(functional_call(self._model, {**self._fixed, **params}, args, kwargs))
+            if isinstance(found, tuple) and len(found) == 2:  # the mean of y and its variance
+                found = torch.cat([as_floats(found[0]).reshape(1, -1), as_floats(found[1]).reshape(1, -1).log()], 1)
+            outputs = as_floats(found)
+            if self._tokens:
+                if outputs.dim() != 3:
+                    raise ValueError(
+                        f"outputs of shape {tuple(outputs.shape)} for one sequence must be (1, T, V), the logits of a "
+                        "language model; leave per out for a classifier"
+                    )
+                return outputs.squeeze(0)
+            if outputs.dim() > 2:
+                raise ValueError(
+                    f"outputs of shape {tuple(outputs.shape)} for one example must be (1, C), one row per example; "
+                    "for a language model use per='sequence' or per='token', else wrap the model in a module that "
+                    "returns such rows"
+                )
+            return outputs.reshape(-1)
+
+        return call
+
+    def _check(self, fault: RuntimeError) -> None:
+        """Raise what computing one example at a time would not cure."""
+        if isinstance(fault, torch.cuda.OutOfMemoryError):
+            raise fault
+        if "randomness" in str(fault):
+            raise ValueError(
+                "the model draws random numbers, and its outputs must be a function of the weights; call "
+                "model.eval(), and leave out what is random in it"
+            ) from fault
+
+    @contextlib.contextmanager
+    def _plain_layers(self) -> Iterator[None]:
+        with plain_attention(), PlainRecurrence() if self._is_recurrent else contextlib.nullcontext():
+            yield
 
     def _variance_along(self, slopes: dict[str, Tensor]) -> Tensor:
         """sum_p sigma_p^2 slope_p^2: the variance of one output."""
@@ -105,5 +203,6 @@ class ExampleDeviation:
         return torch.stack([part.to(parts[0].dtype) for part in parts]).sum()
 
 
-def _example(inputs: Any, number: int) -> Any:
+def example_at(inputs: Any, number: int) -> Any:
+    """One example of a batch, without the dimension of examples."""
     return tree_map(lambda x: x[number] if isinstance(x, Tensor) else x, inputs)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+Score = Literal[
+    "probability", "probability_l2", "probability_max", "paper", "paper_l2", "paper_max"
+]  # what is measured, and by which norm: the sum of absolute values unless named
+SCORES: tuple[str, ...] = get_args(Score)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -17,7 +23,8 @@ class Sensitivity:
     Attributes:
         ids: of the examples, shape (N,).
         targets: class numbers, shape (N,), or float targets, shape (N, C), of a regression.
-        outputs: f, the logits or the predicted values at the posterior mean, shape (N, C).
+        outputs: f, the logits or the predicted values at the posterior mean, shape (N, C). Of a network that returns
+            (mean, variance): the means and then the log variances, shape (N, 2 C).
         error: e, the gradient of the example's loss in f, shape (N, C).
         deviation: V e, the estimated change of f when the example is left out, shape (N, C).
         score: one number per example, shape (N,); larger is more sensitive.
@@ -66,13 +73,29 @@ class Sensitivity:
 
     @property
     def loss(self) -> Tensor:
-        """Cross-entropy, or (f - y)^2 / (2 s^2) summed over outputs, at f, shape (N,)."""
+        """Cross-entropy, (f - y)^2 / (2 s^2) or the Gaussian's -log p, summed over outputs, at f, shape (N,)."""
         return self._loss(self.outputs)
 
     @property
     def loo_loss(self) -> Tensor:
         """The same loss at f + V e, shape (N,). Its mean estimates the loss on new data."""
         return self._loss(self.loo_outputs)
+
+    @property
+    def paper_score(self) -> Tensor:
+        """The paper's score, the sum of |V e| over outputs, shape (N,), whichever score was asked for."""
+        return scored("paper", self.outputs, self.deviation)
+
+    @property
+    def probability_score(self) -> Tensor:
+        """The sum of |Lambda V e| over classes, shape (N,), whichever score was asked for; for classification."""
+        self._need_classes("probability_score")
+        return scored("probability", self.outputs, self.deviation)
+
+    @property
+    def loo_label_probs(self) -> Tensor:
+        """The leave-one-out probability of each example's label, shape (N,); for classification."""
+        return self.loo_probs.gather(1, self.targets[:, None]).squeeze(1)
 
     @property
     def refitted_outputs(self) -> Tensor:
@@ -92,6 +115,8 @@ class Sensitivity:
 
     def _loss(self, outputs: Tensor) -> Tensor:
         if self.targets.is_floating_point():
+            if outputs.shape[-1] == 2 * self.targets.shape[-1]:
+                return gaussian_nll(outputs, self.targets)
             return (outputs - self.targets).square().sum(-1) / (2 * self.noise_variance)
         return F.cross_entropy(outputs, self.targets, reduction="none")
 
@@ -111,3 +136,33 @@ def softmax_slope(logits: Tensor, direction: Tensor) -> Tensor:
     """
     probs = logits.softmax(-1)
     return probs * (direction - (probs * direction).sum(-1, keepdim=True))
+
+
+def scored(score: str, outputs: Tensor, deviation: Tensor) -> Tensor:
+    """One number per example from V e, shape (N,).
+
+    >>> scored("paper", torch.zeros(1, 2), torch.tensor([[3.0, -4.0]]))
+    tensor([7.])
+    >>> scored("paper_l2", torch.zeros(1, 2), torch.tensor([[3.0, -4.0]]))
+    tensor([5.])
+    """
+    if score not in SCORES:
+        raise ValueError(f"score={score!r} must be one of {', '.join(map(repr, SCORES))}; leave it out for the first")
+    what, _, norm = score.partition("_")
+    moved = softmax_slope(outputs, deviation) if what == "probability" else deviation
+    return moved.norm(p={"": 1.0, "l2": 2.0, "max": math.inf}[norm], dim=-1)
+
+
+def gaussian_nll(outputs: Tensor, targets: Tensor) -> Tensor:
+    """-log N(y; mean, variance) summed over the values of each example, shape (N,).
+
+    Args:
+        outputs: means and then log variances, shape (N, 2 C).
+        targets: y, shape (N, C).
+
+    >>> round(gaussian_nll(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0]])).item(), 4)  # (2^2 + log 2 pi) / 2
+    2.9189
+    """
+    mean, log_variance = outputs.chunk(2, -1)
+    terms = (targets - mean).square() * torch.exp(-log_variance) + log_variance + math.log(2 * math.pi)
+    return 0.5 * terms.sum(-1)
