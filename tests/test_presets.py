@@ -20,6 +20,7 @@ CALLS: list[Callable[[], presets.Preset]] = [
     lambda: presets.lora(n=2_500),
     lambda: presets.finetune(n=2_500, steps=100),
     lambda: presets.lora(n=2_500, steps=100),
+    lambda: presets.lora_practice("winogrande_s"),
 ]
 
 
@@ -118,3 +119,16 @@ def test_long_finetuning_is_the_papers() -> None:
 def test_the_old_name_of_a_short_run_still_works_and_names_the_new_ones() -> None:
     with pytest.warns(DeprecationWarning, match=r"use varlearn.VAdamW.for_loader.*or presets.short_run"):
         assert presets.auto(n=1_000, steps=100) == presets.short_run(n=1_000, steps=100)
+
+
+def test_published_settings_of_adapters() -> None:
+    found = {task: presets.lora_practice(task) for task in ("winogrande_m", "arc_easy", "boolq", "translation")}
+    assert [(one["ess"], one["hess_init"]) for one in found.values()] == [
+        (1e8, 3e-4), (1e6, 1e-3), (1e7, 3e-4), (1e7, 3e-4)
+    ]  # fmt: skip
+    assert [one["weight_decay"] for one in found.values()] == [0.0, 0.0, 0.0, 1e-6]
+    assert {(one["lr"], one["betas"], one["clip_radius"], one["rescale_lr"]) for one in found.values()} == {
+        (0.03, (0.9, 1 - 1e-5), 1e-3, False)
+    }
+    with pytest.raises(ValueError, match="task='mmlu' has no published setting; choose one of winogrande_s"):
+        presets.lora_practice("mmlu")

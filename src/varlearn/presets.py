@@ -13,6 +13,16 @@ from typing import Any, Literal
 
 Preset = dict[str, Any]
 
+# of the published experiments with adapters: lambda, h0, delta
+_LORA_PRACTICE = {
+    "winogrande_s": (1e7, 3e-4, 0.0),
+    "winogrande_m": (1e8, 3e-4, 0.0),
+    "arc_challenge": (1e6, 1e-3, 0.0),
+    "arc_easy": (1e6, 1e-3, 0.0),
+    "openbookqa": (1e6, 1e-3, 0.0),
+    "boolq": (1e7, 3e-4, 0.0),
+    "translation": (1e7, 3e-4, 1e-6),
+}
 _GPT2_LR = {"125M": 0.3, "355M": 0.2, "773M": 0.15}
 
 
@@ -210,6 +220,42 @@ def lora(n: int, steps: int | None = None) -> Preset:
     1.0
     """
     return finetune(n) | {"lr": 1.0 if _is_short(steps) else 0.03, "ess": max(1e7, float(n)), "hess_init": 1e-3}
+
+
+def lora_practice(task: str) -> Preset:
+    """The published settings of IVON for adapters of large language models, by task; nothing is tuned here.
+
+    Question answering with Llama-2-7B: adapters of rank 8 and alpha 16 with dropout 0.1, 10,000 steps of batches of 4,
+    linear decay to 0, predictions at the mean and with 10 samples; AdamW had a learning rate of 5e-5. Translation with
+    Gemma-2B: 512 steps of warm-up, 8 micro-batches per step, gradients clipped to norm 1.
+
+    - lr 0.03, not rescaled, with clip_radius 1e-3: a weight moves by at most 3e-5 in a step.
+    - ess and hess_init by task: a first sigma of 1/sqrt(ess hess_init), 3e-3 to 3e-2.
+    - weight_decay 0 (1e-6 for translation), beta2 1 - 1e-5.
+
+    A run of a few hundred steps needs larger steps: see `lora`.
+
+    Args:
+        task: "winogrande_s", "winogrande_m", "arc_challenge", "arc_easy", "openbookqa", "boolq" or "translation".
+
+    >>> settings = lora_practice("arc_challenge")
+    >>> settings["ess"], settings["hess_init"], settings["lr"]
+    (1000000.0, 0.001, 0.03)
+    """
+    if task not in _LORA_PRACTICE:
+        raise ValueError(
+            f"task={task!r} has no published setting; choose one of {', '.join(_LORA_PRACTICE)}, or lora()"
+        )
+    ess, hess_init, weight_decay = _LORA_PRACTICE[task]
+    return {
+        "lr": 0.03,
+        "ess": ess,
+        "hess_init": hess_init,
+        "betas": (0.9, 1 - 1e-5),
+        "weight_decay": weight_decay,
+        "clip_radius": 1e-3,
+        "rescale_lr": False,
+    }
 
 
 def _is_short(steps: int | None) -> bool:

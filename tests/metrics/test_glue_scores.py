@@ -1,4 +1,4 @@
-"""Correlations against hand-worked values, scikit-learn and scipy."""
+"""F1 and correlations against hand-worked values, scikit-learn and scipy."""
 
 import math
 import warnings
@@ -8,9 +8,9 @@ import sklearn.metrics
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
-from varlearn.metrics import matthews_correlation, spearman
+from varlearn.metrics import f1, matthews_correlation, pearson, spearman
 
 LABELS = st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), min_size=1, max_size=40)
 VALUES = st.lists(st.tuples(st.integers(-4, 4), st.floats(-5, 5, width=32)), min_size=2, max_size=40)
@@ -31,6 +31,24 @@ def test_matthews_is_sklearns(pairs: list[tuple[int, int]]) -> None:
         warnings.simplefilter("ignore")  # one label only
         expected = sklearn.metrics.matthews_corrcoef(observed, predicted)
     assert matthews_correlation(torch.tensor(predicted), torch.tensor(observed)) == pytest.approx(expected, abs=1e-12)
+
+
+@given(LABELS)
+def test_f1_is_sklearns(pairs: list[tuple[int, int]]) -> None:
+    predicted, observed = ([value == 1 for value in column] for column in zip(*pairs, strict=True))
+    expected = sklearn.metrics.f1_score(observed, predicted, zero_division=0.0)
+    both = (torch.tensor(column) for column in zip(*pairs, strict=True))
+    assert f1(*both) == pytest.approx(expected, abs=1e-12)
+
+
+@given(VALUES)
+def test_pearson_is_scipys(pairs: list[tuple[int, float]]) -> None:
+    a, b = (torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
+    constant = len(set(a.tolist())) == 1 or len(set(b.tolist())) == 1
+    value = pearson(a, b)
+    assert math.isnan(value) == constant
+    if not constant and min(a.std(), b.std()) > 1e-6:  # scipy loses its digits where the spread is tiny
+        assert value == pytest.approx(pearsonr(a.numpy(), b.numpy()).statistic, abs=1e-9)
 
 
 @given(VALUES)

@@ -51,6 +51,7 @@ CASES: dict[str, Case] = {
         lambda: models.mlp(13), 13 * 50 + 50 + 50 * 2 + 2, {}, lambda batch: torch.randn(batch, 13), (2,), False
     ),
     "small_cnn": Case(models.small_cnn, 160 + 4_640 + 32_832 + 650, {}, _images(8, 1), (10,)),
+    "frn_cnn": Case(models.frn_cnn, (896 + 96) + (18_496 + 192) + (73_856 + 384) + 20_490, {}, _images(32), (10,)),
     "lenet": Case(models.lenet, 456 + 2_416 + 48_120 + 10_164 + 595, {}, _images(28), (7,)),
     "alexnet": Case(
         models.alexnet,
@@ -67,6 +68,7 @@ CASES: dict[str, Case] = {
     "gpt2_3m": Case(models.gpt2_3m, 3_279_104, _GPT2, _tokens(50, 12), (12, 50), False),
     "gpt2_tiny": Case(models.gpt2_tiny, 34_976, _GPT2, _tokens(50, 12), (12, 50), False),
 }
+FROM_FILES = {"pretrained"}  # built from a folder, not from arguments: tests/models/test_pretrained.py
 TOO_LARGE = {"gpt2_125m", "gpt2_355m", "gpt2_773m"}  # to be run here; the same class as the small ones
 RUNNABLE = [name for name in CASES if name not in TOO_LARGE]
 IMAGES = [name for name in RUNNABLE if CASES[name].image]

@@ -15,9 +15,11 @@ from torch import nn
 
 from varlearn.batchnorm import recalibrate_batchnorm
 from varlearn.fitting.arrangement import Arrangement, arrange
+from varlearn.fitting.batch_share import share_of
 from varlearn.fitting.first_look import first_outputs
 from varlearn.fitting.fitted import Fitted
 from varlearn.fitting.method_settings import chosen_settings
+from varlearn.fitting.own_batches import OwnBatches
 from varlearn.fitting.posterior_calibration import calibrated
 from varlearn.fitting.target_units import GaussianLoss
 from varlearn.fitting.task_predictor import TaskPredictor
@@ -63,6 +65,9 @@ def fit(
     The call is a thin layer over public parts: with `VAdamW.for_loader`, `warmup_cosine` and `calibrate`, the same
     seeds give the same bits. The caller's random state is not touched. The model has the mean weights afterwards.
 
+    Under `torchrun` the processes divide the batches among themselves, and each returns the same result. Pass the same
+    loaders in every process, without a DistributedSampler.
+
     Args:
         model: any network, with its initial weights, on the device to train on. It returns logits (B, C), values, a
             pair (mean, variance), logits (B, T, V), or an object with `logits`.
@@ -99,9 +104,11 @@ def fit(
         stack.enter_context(torch.random.fork_rng([mine.device] if mine.device.type == "cuda" else []))
         torch.manual_seed(seed)
         data = arrange(model, train_loader, val_loader, task=task, seed=seed, unpack=unpack, standardize=loss is None)
-        optim = chosen_settings(method, lr, model, data.look.n, epochs * len(data.train))
-        run = _run(model, data, epochs, optim, Evaluate(samples), seed)
-        training = _training(model, data, run, loss, mine)
+        batches = share_of(data.train, mine)
+        steps = epochs * len(batches)
+        optim = chosen_settings(method, lr, model, data.look.n, steps)
+        run = _run(model, data, epochs, steps, optim, Evaluate(samples), seed)
+        training = _training(model, data, batches, run, loss, mine)
         where = None if folder is None else RunFolder(Path(folder))
         with mine.together():
             if where is not None and mine.writes:
@@ -125,9 +132,10 @@ def fit(
     return result
 
 
-def _run(model: nn.Module, data: Arrangement, epochs: int, optim: Optim, evaluate: Evaluate, seed: int) -> Run:
+def _run(
+    model: nn.Module, data: Arrangement, epochs: int, steps: int, optim: Optim, evaluate: Evaluate, seed: int
+) -> Run:
     """The settings as a run's, for config.json and for checkpoints, which must fit them."""
-    steps = epochs * len(data.train)
     return Run(
         recipe="fit",
         seed=seed,
@@ -139,17 +147,20 @@ def _run(model: nn.Module, data: Arrangement, epochs: int, optim: Optim, evaluat
     )
 
 
-def _training(model: nn.Module, data: Arrangement, run: Run, loss: Loss | None, mine: Processes) -> Training:
+def _training(
+    model: nn.Module, data: Arrangement, batches: OwnBatches, run: Run, loss: Loss | None, mine: Processes
+) -> Training:
     found, method = data.look, named(run.optim.name)(run.optim)
-    steps = run.train.epochs * len(data.train)
-    facts = Facts(found.n, found.batch_size * mine.world, steps, found.task, run.seed)
+    steps = run.train.epochs * len(batches)
+    held_out = 0 if data.held_out is None else sum(len(targets) for _, targets in data.held_out)
+    facts = Facts(found.n, found.batch_size * mine.world, steps, found.task, run.seed, held_out=held_out)
     if loss is None:
         loss = partial(mean_loss, found.task)
         if found.task == "regression" and not found.has_variance:
             outputs = first_outputs(model, next(iter(data.train))[0])
             assert isinstance(outputs, torch.Tensor)
             loss = GaussianLoss(outputs.shape[1:] if outputs[0].numel() > 1 else ()).to(mine.device)
-    parts = TrainingParts(method.prepare(model), method, facts, run.train, data.train, data.train, loss)
+    parts = TrainingParts(method.prepare(model), method, facts, run.train, batches, data.train, loss)
     return Training(parts, mine)
 
 

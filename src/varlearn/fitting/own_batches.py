@@ -37,7 +37,6 @@ class OwnBatches:
         seed: of the order.
         unpack: from a batch to (inputs, targets); None for pairs and mappings with "labels".
         targets: checks and converts the targets of each batch.
-        batches: in one pass; None counts them.
 
     >>> data = [(torch.zeros(2, 1), torch.tensor([0, 1])), (torch.ones(2, 1), torch.tensor([1, 0]))]
     >>> batches = OwnBatches(data, "train_loader")
@@ -53,12 +52,11 @@ class OwnBatches:
         seed: int = 0,
         unpack: Unpack | None = None,
         targets: CheckTargets = lambda targets: targets,
-        batches: int | None = None,
     ) -> None:
         check_rereadable(loader, name)
         self.loader, self.name, self.targets = loader, name, targets
         self._seed, self._unpack = seed, unpack or split_batch
-        self._count = batches
+        self._count: int | None = None
 
     def __len__(self) -> int:
         if self._count is None:
@@ -90,6 +88,10 @@ class OwnBatches:
                 f"{self.name} gave {given} batches in pass {number} and must give {len(self)} in each; pass a list or "
                 "a DataLoader"
             )
+
+    def over(self, loader: Iterable[Any]) -> OwnBatches:
+        """The same batches from another loader, a part of this one."""
+        return OwnBatches(loader, self.name, seed=self._seed, unpack=self._unpack, targets=self.targets)
 
     def _pair(self, batch: Any, number: int) -> Batch:
         inputs, targets = self._unpack(batch)
@@ -125,8 +127,11 @@ pass a list or a DataLoader
         )
 
 
-def _own_generators(loader: Any) -> list[torch.Generator]:
-    """Generators of a DataLoader and of its sampler, each once."""
-    places = (loader, getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None))
-    found = [getattr(place, "generator", None) for place in places]
-    return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
+def _own_generators(source: Any) -> list[torch.Generator]:
+    """Generators of a loader, of its samplers and of what these are made of, each once."""
+    parts = (getattr(source, name, None) for name in ("sampler", "batch_sampler", "items"))
+    found = [one for part in parts if part is not None for one in _own_generators(part)]
+    mine = getattr(source, "generator", None)
+    if isinstance(mine, torch.Generator):
+        found.insert(0, mine)
+    return list({id(one): one for one in found}.values())

@@ -43,7 +43,7 @@ from varlearn.metrics.classification import (
     top_k_accuracy,
 )
 from varlearn.metrics.data_shift import input_shift
-from varlearn.metrics.glue_scores import matthews_correlation, spearman
+from varlearn.metrics.glue_scores import f1, matthews_correlation, pearson, spearman
 from varlearn.metrics.inputs import from_probs
 from varlearn.metrics.language import nll_per_token, perplexity
 from varlearn.metrics.ood import aupr_in, aupr_out, auroc, detection_error, fpr95_paper, fpr_at_tpr
@@ -59,6 +59,7 @@ from varlearn.metrics.regression import (
     rmse,
 )
 from varlearn.metrics.selective import RiskCoverage, aurc, misclassification_auroc, risk_coverage
+from varlearn.metrics.temperature_scaling import scaled_nll
 
 __all__ = [
     "BootstrapInterval",
@@ -84,6 +85,7 @@ __all__ = [
     "ece",
     "ece_from_curve",
     "entropy_per_example",
+    "f1",
     "fpr95_paper",
     "fpr_at_tpr",
     "from_probs",
@@ -102,11 +104,13 @@ __all__ = [
     "nll",
     "nll_per_example",
     "nll_per_token",
+    "pearson",
     "perplexity",
     "predictive_entropy",
     "reliability_curve",
     "risk_coverage",
     "rmse",
+    "scaled_nll",
     "spearman",
     "top_k_accuracy",
     "total_variation",

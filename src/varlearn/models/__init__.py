@@ -9,12 +9,14 @@ blocks, of which few differ: `for block in model.blocks: block.compile(dynamic=F
 from varlearn.models.alexnet import alexnet
 from varlearn.models.densenet121 import densenet121
 from varlearn.models.frn import FilterResponseNorm
+from varlearn.models.frn_cnn import frn_cnn
 from varlearn.models.gpt2 import GPT2, gpt2_3m, gpt2_10m, gpt2_125m, gpt2_355m, gpt2_773m, gpt2_tiny
 from varlearn.models.gru import gru
 from varlearn.models.lenet import lenet
 from varlearn.models.mlp import mlp
 from varlearn.models.model_table import MODELS
 from varlearn.models.preresnet110 import preresnet110
+from varlearn.models.pretrained import pretrained
 from varlearn.models.resnet18 import resnet18
 from varlearn.models.resnet20 import resnet20, resnet20_swish
 from varlearn.models.resnet50 import resnet50
@@ -26,6 +28,7 @@ __all__ = [
     "FilterResponseNorm",
     "alexnet",
     "densenet121",
+    "frn_cnn",
     "gpt2_3m",
     "gpt2_10m",
     "gpt2_125m",
@@ -36,6 +39,7 @@ __all__ = [
     "lenet",
     "mlp",
     "preresnet110",
+    "pretrained",
     "resnet18",
     "resnet20",
     "resnet20_swish",

@@ -30,6 +30,8 @@ class FilterResponseNorm(nn.Module):
              [[0.0000, 1.4000]]]], grad_fn=<AddBackward0>)
     """
 
+    is_activation = True  # for `insert_dropout`
+
     def __init__(self, channels: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.eps = eps

@@ -18,6 +18,7 @@ from varlearn.posterior.discrete import Point, components
 from varlearn.prediction.guard import preserved
 from varlearn.prediction.loader_batches import OrderWatch, Unpack, check_repeatable, device_of, move, split_batch
 from varlearn.prediction.progress import tracked
+from varlearn.prediction.sampler_mixture import SamplerMixture
 from varlearn.prediction.samplers import Linearized, Weights
 from varlearn.types import Forward, Posterior, Sampler
 
@@ -58,12 +59,19 @@ class Request:
 def strata(source: Posterior | Sampler, samples: int) -> list[Stratum]:
     """Split a posterior or sampler into weighted components with `samples` draws each.
 
-    One draw is enough for a point and for a posterior of temperature 0.
+    One draw is enough for a point and for a posterior of temperature 0. A posterior that was fitted to the linearized
+    network is predicted with it.
 
     >>> point = Point({"w": torch.zeros(1)})
     >>> strata(point, samples=64)[0].samples
     1
     """
+    if isinstance(source, SamplerMixture):
+        return [
+            stratum._replace(weight=weight * stratum.weight)
+            for weight, part in zip(source.weights, source.parts, strict=True)
+            for stratum in strata(part, samples)
+        ]
     if isinstance(source, (Weights, Linearized)):
         return [
             Stratum(weight, 1 if _is_certain(part) else samples, replace(source, posterior=part))
@@ -72,8 +80,17 @@ def strata(source: Posterior | Sampler, samples: int) -> list[Stratum]:
     if callable(getattr(source, "draw", None)):
         return [Stratum(1.0, samples, source)]  # type: ignore[arg-type]
     if callable(getattr(source, "sample", None)):
-        return strata(Weights(source), samples)  # type: ignore[arg-type]
+        return [
+            Stratum(weight, 1 if _is_certain(part) else samples, _as_fitted(part))
+            for weight, part in components(source)  # type: ignore[arg-type]
+        ]
     raise TypeError(f"a {type(source).__name__} is neither a posterior nor a sampler; pass e.g. a DiagGaussian")
+
+
+def _as_fitted(posterior: Posterior) -> Weights | Linearized:
+    """The sampler with which a posterior was fitted: of the linearized network where its origin says so."""
+    origin = getattr(posterior, "origin", None)
+    return Linearized(posterior) if getattr(origin, "predict", None) == "linearized" else Weights(posterior)
 
 
 def _is_certain(posterior: Posterior) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
+from varlearn.core.elementary_attention import plain_attention
 from varlearn.core.noise import derive_key
 from varlearn.posterior.binding import model_tensors, unwrap, write_into
 from varlearn.posterior.draw import DROPOUT
@@ -167,15 +166,3 @@ def _perturbation(posterior: Posterior, seed: int, index: int) -> Params:
 
 def _like(values: Params, params: dict[str, nn.Parameter]) -> dict[str, Tensor]:
     return {name: value.to(params[name]) for name, value in values.items()}
-
-
-@contextlib.contextmanager
-def plain_attention() -> Iterator[None]:
-    """Attention in elementary operations: the fused kernels have neither forward-mode derivatives nor vmap rules."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)

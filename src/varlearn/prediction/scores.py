@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from varlearn import metrics
 from varlearn.prediction.classifier import Predictions
 from varlearn.prediction.language_model import TokenPredictions
 from varlearn.prediction.regressor import RegressionPredictions
 
+ECE_BINS = 20  # the paper's number
+TOP = 5  # the paper's second accuracy
 AnyPredictions = Predictions | RegressionPredictions | TokenPredictions
 
 
@@ -34,18 +38,50 @@ def score(found: AnyPredictions) -> dict[str, Any]:
             "rmse": metrics.rmse(mean, targets),
             "crps": metrics.crps_gaussian(mean, variance, targets) if known else None,
             "coverage90": metrics.interval_coverage(*metrics.gaussian_interval(mean, variance, 0.9), targets),
+            **decision_scores(mean, targets, 0),
             "examples": len(targets),
         }
     correct = metrics.correct_per_example(found.log_probs, targets)
     both = 0 < correct.sum() < len(correct)  # AUROC needs right answers and wrong ones
+    several = found.log_probs.shape[1] > TOP  # with fewer classes every answer would be right
     return {
         "accuracy": metrics.accuracy(found.log_probs, targets),
+        "top5_accuracy": metrics.top_k_accuracy(found.log_probs, targets, TOP) if several else None,
         "nll": metrics.nll(found.log_probs, targets),
-        "ece": metrics.ece(found.log_probs, targets),
+        "scaled_nll": metrics.scaled_nll(found.log_probs, targets) if len(targets) > 1 else None,
+        "ece": metrics.ece(found.log_probs, targets, ECE_BINS),
         "brier": metrics.brier(found.log_probs, targets),
+        "aurc": metrics.aurc(found.log_probs, targets),
         "auroc": metrics.misclassification_auroc(found.log_probs, targets) if both else None,
+        **decision_scores(found.log_probs.argmax(1), targets, found.log_probs.shape[1]),
         "examples": len(targets),
     }
+
+
+def decision_scores(decisions: Tensor, targets: Tensor, classes: int) -> dict[str, float | None]:
+    """GLUE's scores besides accuracy, which need the predictions alone and not how sure they are.
+
+    Args:
+        decisions: predicted classes (N,), or values.
+        targets: true classes (N,), or values.
+        classes: number of classes; 0 for values.
+
+    Returns:
+        Of two classes "f1" (of class 1) and "matthews", of more "matthews" alone, of values "pearson" and "spearman".
+        A score that is not defined, as the correlation with a constant, is None.
+
+    >>> import torch
+    >>> decision_scores(torch.tensor([1, 0]), torch.tensor([1, 0]), 2)
+    {'f1': 1.0, 'matthews': 1.0}
+    """
+    if classes == 2:
+        return {"f1": metrics.f1(decisions, targets), "matthews": metrics.matthews_correlation(decisions, targets)}
+    if classes:
+        return {"matthews": metrics.matthews_correlation(decisions, targets)}
+    if len(targets) < 2:
+        return {"pearson": None, "spearman": None}
+    found = {"pearson": metrics.pearson(decisions, targets), "spearman": metrics.spearman(decisions, targets)}
+    return {name: None if value != value else value for name, value in found.items()}
 
 
 def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
@@ -61,6 +97,7 @@ def score_ood(test: Predictions, other: Predictions) -> dict[str, float]:
     return {
         "auroc": metrics.auroc(inside, outside),
         "fpr95": metrics.fpr_at_tpr(inside, outside),
+        "fpr95_paper": metrics.fpr95_paper(inside, outside),
         "detection_error": metrics.detection_error(inside, outside),
         "aupr_in": metrics.aupr_in(inside, outside),
         "aupr_out": metrics.aupr_out(inside, outside),

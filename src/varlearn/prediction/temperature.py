@@ -71,7 +71,9 @@ def calibrate(
     def at(temperature: float) -> Q:
         return posterior.at_temperature(temperature)  # type: ignore[attr-defined]
 
-    return at(best_temperature(lambda temperature: _nll(by(model, at(temperature), loader, samples, seed, **options))))
+    return at(
+        best_temperature(lambda temperature: nll_of(by(model, at(temperature), loader, samples, seed, **options)))
+    )
 
 
 def best_temperature(nll: Callable[[float], float]) -> float:
@@ -141,7 +143,7 @@ def temperature_curve(
     for factor in (0.0, 0.0625, 0.25, 1.0, 4.0):
         tempered = posterior.at_temperature(factor * own)  # type: ignore[attr-defined]
         try:
-            points.append((factor * own, _nll(by(model, tempered, loader, samples, seed, **options))))
+            points.append((factor * own, nll_of(by(model, tempered, loader, samples, seed, **options))))
         except NotANumberError:
             points.append((factor * own, math.inf))
     return points
@@ -169,7 +171,7 @@ def golden_section(loss: Callable[[float], float], low: float, high: float) -> t
     return min((at_left, left), (at_right, right))
 
 
-def _nll(found: AnyPredictions) -> float:
+def nll_of(found: AnyPredictions) -> float:
     """The mean negative log-probability of the targets, in nats."""
     if isinstance(found, TokenPredictions):
         log_probs = found.log_probs
