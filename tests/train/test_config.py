@@ -46,7 +46,7 @@ def changed(path: str, value: object) -> str:
         ("optim.learning", 1, r"optim.learning is not a setting of a run; known are"),
         ("optim.hess_int", 1, r"optim.hess_int is not a setting of a run; did you mean optim.hess_init\?"),
         ("optim.lr", "fast", r"optim.lr='fast' must be of type float \| None, not str; convert it"),
-        ("optim.name", "ivn", r"optim.name='ivn' must be one of ivon, adamw, sgd, vadamw; did you mean 'ivon'\?"),
+        ("optim.name", "ivn", r"optim.name='ivn' must be one of ivon, adamw, sgd, vadamw, .*; did you mean 'ivon'\?"),
         ("train.epochs", 1.5, r"train.epochs=1.5 must be of type int, not float"),
         ("train.epochs", 0, r"train.epochs=0 must be >= 1; one pass"),
         ("data.augment", 1, r"data.augment=1 must be of type bool"),

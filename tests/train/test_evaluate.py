@@ -52,7 +52,10 @@ def test_scores(trained: Path) -> None:
     assert scores["averaged"]["nll"] == metrics.nll(averaged.log_probs, averaged.targets)
     assert scores["averaged"]["accuracy"] == metrics.accuracy(averaged.log_probs, averaged.targets)
     assert scores["mean"] != scores["averaged"]
-    assert set(scores["mean"]) == {"accuracy", "nll", "ece", "brier", "auroc", "examples", "ood"}
+    assert set(scores["mean"]) == {
+        "accuracy", "top5_accuracy", "nll", "scaled_nll", "ece", "brier", "auroc", "aurc", "matthews",
+        "examples", "ood",
+    }  # fmt: skip
     assert 0.5 < scores["averaged"]["ood"]["far"]["auroc"] <= 1.0
     last = json.loads((trained / "log.jsonl").read_text().splitlines()[-1])["eval"]
     assert scores["mean"]["nll"] == pytest.approx(last["nll"], rel=1e-5)
@@ -70,7 +73,7 @@ def test_each_stage_can_be_repeated(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "model", "keys"),
     [
-        ("line", Model("mlp", hidden=(8,)), {"nll", "rmse", "crps", "coverage90", "examples"}),
+        ("line", Model("mlp", hidden=(8,)), {"nll", "rmse", "crps", "coverage90", "pearson", "spearman", "examples"}),
         ("letters", Model("gpt2_tiny"), {"nll", "perplexity", "tokens"}),
     ],
 )

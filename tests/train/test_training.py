@@ -147,7 +147,9 @@ def test_regression_and_language(name: str, method: str) -> None:
     assert sum(losses[-10:]) < 0.9 * sum(losses[:10])
     test = build_batches(run, load(name, "test"), train=False)
     scores = training.evaluate(test)
-    assert set(scores) == ({"nll", "rmse"} if name == "line" else {"nll", "perplexity", "accuracy"})
+    assert set(scores) == (
+        {"nll", "rmse", "pearson", "spearman"} if name == "line" else {"nll", "perplexity", "accuracy"}
+    )
 
 
 def test_what_was_learned() -> None:

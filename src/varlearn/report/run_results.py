@@ -14,6 +14,7 @@ from varlearn.files.checked_json import Lines, read_json, read_json_lines
 from varlearn.files.formats import CorruptFileError, entry, rebuilding
 from varlearn.files.metrics_file import read_metrics
 from varlearn.methods import METHODS
+from varlearn.methods.ensemble_label import label_of_members
 from varlearn.prediction import Predictions, load_predictions, score, score_ood
 from varlearn.prediction.predictions_file import AnyPredictions
 
@@ -39,6 +40,7 @@ class RunResults:
         analysis: as in `analysis.json`, see `varlearn.train.analysis`.
         facts: what the advice is based on, as in `advice.json`.
         findings: the advice itself.
+        made_of: names of the members' methods, of an ensemble.
     """
 
     name: str
@@ -53,16 +55,22 @@ class RunResults:
     analysis: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    made_of: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """The method as tables write it; its name where this version does not know it."""
+        if self.made_of:
+            return label_of_members(self.made_of)
         return METHODS[self.method].label if self.method in METHODS else self.method or self.name
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of prediction that differ: a point has its mean alone."""
         found = tuple(kind for kind in KINDS if kind in self.metrics or f"test/{kind}" in self.predictions)
+        if self.made_of:
+            points = all(name in METHODS and not METHODS[name].averages for name in self.made_of)
+            return ("averaged",) if points and "averaged" in found else found
         if self.method in METHODS and not METHODS[self.method].averages:
             return ("mean",) if "mean" in found else found
         return found
@@ -150,6 +158,7 @@ def read_run(path: Path) -> RunResults:
         analysis=_json(path / "analysis.json"),
         facts=advice.get("facts", {}),
         findings=findings,
+        made_of=_made_of(path / "ensemble.json"),
     )
 
 
@@ -166,6 +175,13 @@ def _scores(found: RunResults) -> dict[str, Any]:
         if away and isinstance(test, Predictions):
             scores[kind]["ood"] = {name: score_ood(test, other) for name, other in away.items()}
     return scores
+
+
+def _made_of(path: Path) -> tuple[str, ...]:
+    """The methods of an ensemble's members; none of another run."""
+    members = _json(path).get("members", ())
+    with rebuilding(path, "an ensemble"):
+        return tuple(str(one["config"]["optim"]["name"]) for one in members)
 
 
 def _lines(path: Path) -> Lines:

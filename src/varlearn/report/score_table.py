@@ -12,14 +12,21 @@ Title = tuple[str, int, float, bool | None]
 
 TITLES: dict[str, Title] = {
     "nll": ("NLL", 4, 1.0, False),
+    "scaled_nll": ("NLL at its best temperature", 4, 1.0, False),
     "accuracy": ("accuracy %", 2, 100.0, True),
+    "top5_accuracy": ("top-5 accuracy %", 2, 100.0, True),
+    "f1": ("F1 %", 2, 100.0, True),
+    "matthews": ("Matthews", 4, 1.0, True),
+    "pearson": ("Pearson", 4, 1.0, True),
+    "spearman": ("Spearman", 4, 1.0, True),
     "perplexity": ("perplexity", 3, 1.0, False),
     "rmse": ("RMSE", 4, 1.0, False),
-    "ece": ("ECE", 4, 1.0, False),
+    "ece": ("ECE, 20 bins", 4, 1.0, False),
     "brier": ("Brier", 4, 1.0, False),
     "crps": ("CRPS", 4, 1.0, False),
     "coverage90": ("90% intervals cover %", 1, 100.0, None),
     "auroc": ("AUROC of mistakes", 4, 1.0, True),
+    "aurc": ("AURC", 4, 1.0, False),
 }
 OUTSIDE: dict[str, Title] = {
     "auroc": ("AUROC %", 2, 100.0, True),

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from varlearn.train.evaluate import load_run_predictions, predict_run, score_run
     from varlearn.train.input_prediction import predict_inputs
     from varlearn.train.log import Logger, open_logger
+    from varlearn.train.pretrained_export import export_pretrained
     from varlearn.train.run_advice import advise_run, facts_of_run
+    from varlearn.train.run_ensembles import ensemble
     from varlearn.train.run_folder import RunFolder
+    from varlearn.train.sensitivity_stage import load_run_sensitivity, sensitivity_run
     from varlearn.train.training_loop import fit
 
 __all__ = [
@@ -33,14 +36,18 @@ __all__ = [
     "Train",
     "WriteError",
     "advise_run",
+    "ensemble",
+    "export_pretrained",
     "facts_of_run",
     "fit",
     "from_json",
     "load_run_predictions",
+    "load_run_sensitivity",
     "open_logger",
     "predict_inputs",
     "predict_run",
     "score_run",
+    "sensitivity_run",
     "to_json",
 ]
 
@@ -49,8 +56,14 @@ def __getattr__(name: str) -> Any:
     match name:
         case "fit":
             return import_module("varlearn.train.training_loop").fit
+        case "ensemble":
+            return import_module("varlearn.train.run_ensembles").ensemble
         case "load_run_predictions" | "predict_run" | "score_run":
             return getattr(import_module("varlearn.train.evaluate"), name)
+        case "load_run_sensitivity" | "sensitivity_run":
+            return getattr(import_module("varlearn.train.sensitivity_stage"), name)
+        case "export_pretrained":
+            return import_module("varlearn.train.pretrained_export").export_pretrained
         case "predict_inputs":
             return import_module("varlearn.train.input_prediction").predict_inputs
         case "advise_run" | "facts_of_run":

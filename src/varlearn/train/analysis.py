@@ -21,10 +21,10 @@ from torch.nn.functional import interpolate
 
 from varlearn import data
 from varlearn.data.examples import Examples
-from varlearn.data.image_folder import ImageFiles
+from varlearn.data.stored_images import StoredImages
 from varlearn.data.tokenizers import Bytes
 from varlearn.files.png import png
-from varlearn.posterior import Point, layer_scales
+from varlearn.posterior import Mixture, Point, layer_scales
 from varlearn.prediction import temperature_curve
 from varlearn.prediction.extremes import most_uncertain, worst
 from varlearn.prediction.predictions_file import AnyPredictions
@@ -71,7 +71,11 @@ def analysis(found: Predicted, by: Any, root: Path | None = None) -> dict[str, A
         values["facts"] = {"n": int(origin.n)}
     if isinstance(found.learned, Point):
         return values
-    values["layers"] = [layer._asdict() for layer in layer_scales(found.learned)]
+    if isinstance(found.learned, Mixture):
+        if all(isinstance(part, Point) for part in found.learned.components):
+            return values
+    else:
+        values["layers"] = [layer._asdict() for layer in layer_scales(found.learned)]
     split = "validation" if "validation" in found.sets else "test"
     examples = found.sets[split]
     most = MOST * (found.run.data.context if examples.kind == "tokens" else 1)
@@ -103,7 +107,7 @@ def _content(run: Run, examples: Examples, name: str, number: int, root: Path | 
     inputs = examples.inputs
     match examples.kind:
         case "image":
-            pixels = inputs.decode(index)[0] if isinstance(inputs, ImageFiles) else inputs[number]
+            pixels = inputs.decode(index)[0] if isinstance(inputs, StoredImages) else inputs[number]
             return image_content(pixels)
         case "table":
             assert isinstance(inputs, Tensor)

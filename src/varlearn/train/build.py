@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from varlearn import data
 from varlearn.data.batches import Batches
 from varlearn.data.examples import Examples
 from varlearn.methods import Facts, Method, Task, named
 from varlearn.models.model_table import MODELS, ModelRow
+from varlearn.models.pretrained import pretrained
 from varlearn.train.config import Run
+from varlearn.train.pretrained_folder import pretrained_folder
 from varlearn.train.processes import Processes
 from varlearn.train.tasks import MeanVariance, mean_loss, task_of
 from varlearn.train.training_parts import TrainingParts
@@ -35,7 +37,7 @@ def build_training(run: Run, root: Path | None = None) -> tuple[Examples, Exampl
     """
     examples = _load(run, "train", root)
     if run.data.subset is not None:
-        examples = examples.first(run.data.subset)
+        examples = _first(run, examples)
     return data.hold_out(examples, run.data.validation) if run.data.validation else (examples, None)
 
 
@@ -59,21 +61,36 @@ def build_examples(run: Run, split: str, root: Path | None = None) -> Examples:
         if validation is None:
             raise ValueError("data.validation=0 holds no examples out; use e.g. data.validation=0.1")
         return validation
-    examples = _load(run, split, root)
-    return examples if run.evaluate.subset is None else examples.first(run.evaluate.subset)
+    examples = _load(run, run.data.test if split == "test" else split, root)
+    return examples if run.evaluate.subset is None else examples.first(min(run.evaluate.subset, len(examples)))
+
+
+def _first(run: Run, examples: Examples) -> Examples:
+    """The first `data.subset` examples, of more than one class."""
+    assert run.data.subset is not None
+    chosen = examples.first(run.data.subset)
+    if len(examples.classes) > 1 and len(chosen) > 1 and bool((chosen.targets == chosen.targets[0]).all()):
+        name = examples.classes[int(chosen.targets[0])]
+        raise ValueError(
+            f"data.subset={run.data.subset} takes the first examples of {run.data.name}, which are sorted by class and "
+            f"are all {name!r} there; leave data.subset out, or give more than the first class"
+        )
+    return chosen
 
 
 def _load(run: Run, split: str, root: Path | None) -> Examples:
-    wanted = {"tokens": run.data.tokens, "context": run.data.context}
+    wanted: dict[str, Any] = {"tokens": run.data.tokens, "context": run.data.context}
+    if run.data.tokens == "model":
+        wanted["pretrained"] = pretrained_folder(run.model.path)
     options = {key: value for key, value in wanted.items() if key in data.options_of(run.data.name)}
     return data.load(run.data.name, split, root, **options)
 
 
 def build_ood(run: Run, name: str, test: Examples, root: Path | None = None) -> Examples:
-    """The test split of an out-of-domain set of images, normalised as the run's own images are.
+    """The test split of an out-of-domain set of images, normalised as the run says.
 
     Args:
-        run: `evaluate.subset` is read: no more examples than that.
+        run: `evaluate.subset` is read, no more examples than that, and `data.ood_own_statistics`.
         name: of the set.
         test: the run's own test examples.
         root: where the data are.
@@ -83,10 +100,12 @@ def build_ood(run: Run, name: str, test: Examples, root: Path | None = None) -> 
     examples = data.load(name, "test", root)
     if run.evaluate.subset is not None:
         examples = examples.first(min(run.evaluate.subset, len(examples)))
-    return replace(examples, mean=test.mean, std=test.std)
+    return examples if run.data.ood_own_statistics else replace(examples, mean=test.mean, std=test.std)
 
 
-def build_batches(run: Run, examples: Examples, *, train: bool, rank: int = 0, world: int = 1) -> Batches:
+def build_batches(
+    run: Run, examples: Examples, *, train: bool, rank: int = 0, world: int = 1, ids: bool | Tensor = False
+) -> Batches:
     """The examples in the run's batches: shuffled and augmented for training, in their order otherwise.
 
     >>> import torch
@@ -103,6 +122,7 @@ def build_batches(run: Run, examples: Examples, *, train: bool, rank: int = 0, w
         context=run.data.context if examples.kind == "tokens" else None,
         rank=rank,
         world=world,
+        ids=ids,
     )
 
 
@@ -134,6 +154,12 @@ def _network(run: Run, examples: Examples) -> nn.Module:
             f"model.name={name!r} does not read data.name={run.data.name!r} ({examples.kind}, {task}); use one of "
             f"{sorted(readers)}"
         )
+    if name == "pretrained":
+        if run.data.tokens != "model":
+            raise ValueError(f"data.tokens={run.data.tokens!r} must be 'model' for model.name='pretrained'")
+        regression = task == "regression"
+        folder = pretrained_folder(run.model.path)
+        return pretrained(folder, 1 if regression else classes, run.model.head_dropout, regression)
     # A vocabulary to predict from is filled up to a multiple of 64, which matrix products prefer.
     vocab = math.ceil(examples.vocab / 64) * 64 if task == "language" else examples.vocab
     known = {"classes": classes, "hidden": run.model.hidden, "vocab": vocab, "context": run.data.context}
@@ -178,13 +204,14 @@ def _reads(row: ModelRow, kind: str, task: Task) -> bool:
     return kind in row.reads and (task != "regression" or "outputs" in row.takes)
 
 
-def build_parts(run: Run, examples: Examples, processes: Processes) -> TrainingParts:
+def build_parts(run: Run, examples: Examples, processes: Processes, held_out: Examples | None = None) -> TrainingParts:
     """What the training of a run is made of.
 
     Args:
         run: the configuration.
         examples: to learn from.
         processes: this process among its peers.
+        held_out: validation examples.
     """
     task = task_of(examples)
     batches = build_batches(run, examples, train=True, rank=processes.rank, world=processes.world)
@@ -196,12 +223,14 @@ def build_parts(run: Run, examples: Examples, processes: Processes) -> TrainingP
         task=task,
         seed=run.seed,
         max_grad_norm=run.train.max_grad_norm,
+        held_out=0 if held_out is None else len(held_out),
     )
     method, model = build_method(run), build_model(run, examples).to(processes.device)
     if run.model.compile:
         compile_in_place(model)
     plain = build_batches(run, examples, train=False)
-    return TrainingParts(model, method, facts, run.train, batches, plain, partial(mean_loss, task))
+    validation = None if held_out is None else build_batches(run, held_out, train=False)
+    return TrainingParts(model, method, facts, run.train, batches, plain, partial(mean_loss, task), validation)
 
 
 def build_method(run: Run) -> Method[Any]:

@@ -1,9 +1,11 @@
 """Checkpoints of a run: one sealed safetensors file each, written whole or not at all, verified to the last bit.
 
 The folder holds the newest two, `step-<number>.safetensors`, and in a run with validation data `best.safetensors`, the
-one with the lowest validation NLL. A checkpoint is everything that decides the rest of a run. It has no pickle in it:
-tensors by name, the rest as JSON in the header, and the SHA-256 of every byte of the file, so that a flipped bit is an
-error and not another model.
+one with the lowest validation NLL. `best-loo.safetensors` is the one with the lowest leave-one-out loss, in a run that
+stops by it, and `epoch-<number>.safetensors` are those that `train.snapshots` keeps.
+
+A checkpoint is everything that decides the rest of a run. It has no pickle in it: tensors by name, the rest as JSON in
+the header, and the SHA-256 of every byte of the file, so that a flipped bit is an error and not another model.
 """
 
 from __future__ import annotations
@@ -69,9 +71,40 @@ class Checkpoints:
         sync_folder(self.folder)
         return path
 
-    def save_best(self, state: dict[str, Any]) -> None:
-        """Replace the best one."""
-        write(self.best, state)
+    def save_best(self, state: dict[str, Any], by: str = "validation") -> None:
+        """Replace the best one, by a criterion of `best_by`."""
+        write(self.best_by(by), state)
+
+    def best_by(self, by: str) -> Path:
+        """The checkpoint with the lowest validation NLL ("validation") or the lowest leave-one-out loss ("loo").
+
+        >>> Checkpoints(Path("checkpoint")).best_by("loo").name
+        'best-loo.safetensors'
+        """
+        return self.best if by == "validation" else self.folder / f"best-{by}.safetensors"
+
+    def keep(self, epoch: int, state: dict[str, Any]) -> Path:
+        """Write a checkpoint that no later one replaces.
+
+        Args:
+            epoch: after which it is taken.
+            state: see `write`.
+        """
+        path = self.snapshot(epoch)
+        write(path, state)
+        return path
+
+    def snapshot(self, epoch: int) -> Path:
+        """Where the checkpoint kept after an epoch is.
+
+        >>> Checkpoints(Path("checkpoint")).snapshot(30).name
+        'epoch-00030.safetensors'
+        """
+        return self.folder / f"epoch-{epoch:05d}.safetensors"
+
+    def snapshots(self) -> list[int]:
+        """The epochs whose checkpoints were kept."""
+        return sorted(int(path.stem.removeprefix("epoch-")) for path in self.folder.glob("epoch-*.safetensors"))
 
     def newest(self) -> Restored:
         """The newest checkpoint whose every bit is as written; damaged ones are named and passed over.

@@ -25,17 +25,23 @@ class Model:
         classes: outputs of a classifier; ignored by language models.
         hidden: widths of the hidden layers of "mlp"; ignored by the others.
         compile: compile the network with `torch.compile`.
+        path: where "pretrained" is read from: a folder, an installed package that has one, or a name on the Hugging
+            Face Hub; ignored by the others.
+        head_dropout: dropout before the last layer of "pretrained"; None for its own.
     """
 
     RULES: ClassVar[dict[str, Rule]] = {
         "classes": at_least(1, "use the number of classes of the data set"),
         "hidden": ("widths >= 1", lambda widths: all(width >= 1 for width in widths), "e.g. 50 or 200 200"),
+        "head_dropout": ("in [0, 1)", lambda share: 0 <= share < 1, "0 for none; leave it out for the model's own"),
     }
 
     name: str = "resnet20"
     classes: int = 10
     hidden: tuple[int, ...] = (50,)
     compile: bool = False
+    path: str = ""
+    head_dropout: float | None = None
 
     def __post_init__(self) -> None:
         check(self, "model.")
@@ -53,8 +59,11 @@ class Data:
         eval_batch_size: examples per forward pass when predicting.
         augment: random flips and crops for images, nothing for text.
         context: tokens per example of text.
-        tokens: how text is cut: "bytes", "gpt2" or "words".
+        tokens: how text is cut: "bytes", "gpt2", "words", or "model" as a pretrained model cuts it.
+        test: the split that is tested on, e.g. "dev" for GLUE's tasks, or "dev_mismatched" for MNLI.
         ood: data sets on which the finished model should be unsure.
+        ood_own_statistics: normalise each of them by its own mean and deviation, as the paper did; by those of the
+            training data otherwise.
     """
 
     RULES: ClassVar[dict[str, Rule]] = {
@@ -76,8 +85,10 @@ class Data:
     eval_batch_size: int = 500
     augment: bool = True
     context: int = 256
-    tokens: Literal["bytes", "gpt2", "words"] = "bytes"
+    tokens: Literal["bytes", "gpt2", "words", "model"] = "bytes"
+    test: str = "test"
     ood: tuple[str, ...] = ()
+    ood_own_statistics: bool = False
 
     def __post_init__(self) -> None:
         check(self, "data.")
@@ -102,6 +113,14 @@ class Train:
             validation data where there are any, else test data.
         checkpoint_every: steps between checkpoints; None for once an epoch, 0 for the end only.
         log_every: steps between lines of the log.
+        loo_every: steps between leave-one-out losses of training examples, which estimate the loss on new data; None
+            for none, 0 for once an epoch.
+        loo_examples: how many training examples that takes, the same ones each time; None for as many as cost a tenth
+            of the training at most.
+        loo_diagonal: use the diagonal of V alone, as in the paper's CIFAR-10 appendix.
+        loo_patience: end the training after this many leave-one-out losses without a new lowest one, with the weights
+            of the lowest; None to train to the end.
+        snapshots: epochs after which a checkpoint is kept for good.
     """
 
     RULES: ClassVar[dict[str, Rule]] = {
@@ -119,6 +138,10 @@ class Train:
         "eval_every": at_least(0, "leave it out for once an epoch, 0 for the end only"),
         "checkpoint_every": at_least(0, "leave it out for once an epoch, 0 for the end only"),
         "log_every": at_least(1, "50 is usual"),
+        "loo_every": at_least(0, "leave it out for none, 0 for once an epoch"),
+        "loo_examples": at_least(1, "leave it out for a tenth of the training's cost"),
+        "loo_patience": at_least(1, "leave it out to train to the end"),
+        "snapshots": ("epochs >= 1", lambda epochs: all(epoch >= 1 for epoch in epochs), "e.g. 30 100"),
     }
 
     epochs: int = 200
@@ -133,9 +156,18 @@ class Train:
     eval_every: int | None = None
     checkpoint_every: int | None = None
     log_every: int = 50
+    loo_every: int | None = None
+    loo_examples: int | None = None
+    loo_diagonal: bool = False
+    loo_patience: int | None = None
+    snapshots: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check(self, "train.")
+        for name in ("loo_examples", "loo_patience"):
+            value = getattr(self, name)
+            if value is not None and self.loo_every is None:
+                raise ValueError(f"train.{name}={value} needs leave-one-out losses; set train.loo_every=0, say")
         object.__setattr__(self, "warmup", float(self.warmup))  # 100 and 100.0 are the same run
 
 

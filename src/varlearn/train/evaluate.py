@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -17,9 +17,12 @@ from varlearn import posterior
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import write_json
 from varlearn.files.formats import FileFormatError
-from varlearn.posterior import DiagGaussian, LowRankGaussian, Mixture, Point
+from varlearn.posterior import DiagGaussian, KroneckerGaussian, LowRankGaussian, Mixture, Point
 from varlearn.posterior.binding import write_into
+from varlearn.posterior.discrete import components
 from varlearn.prediction import (
+    AtMean,
+    SamplerMixture,
     load_predictions,
     predict,
     predict_regression,
@@ -30,6 +33,7 @@ from varlearn.prediction import (
 )
 from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.analysis import Predicted, analysis
+from varlearn.train.best_epoch import best_scores
 from varlearn.train.build import build_batches, build_examples, build_method, build_model, build_ood
 from varlearn.train.config import Run
 from varlearn.train.run_errors import RunFolderError
@@ -40,13 +44,14 @@ from varlearn.types import Posterior, Sampler
 AT_MEAN, AVERAGED = "mean", "averaged"
 TEST, VALIDATION = "test", "validation"
 
-Saved = DiagGaussian | LowRankGaussian | Mixture | Point
+Saved = DiagGaussian | LowRankGaussian | KroneckerGaussian | Mixture | Point
 
 
 def predict_run(
     out: str | Path,
     *,
     samples: int | None = None,
+    analyse: bool = True,
     progress: bool | None = None,
     device: torch.device | str | None = None,
     root: Path | None = None,
@@ -56,6 +61,7 @@ def predict_run(
     Args:
         out: the run's folder.
         samples: of the posterior; None for the run's `evaluate.samples`.
+        analyse: also write `analysis.json`, which pages need and scores do not; it takes further predictions.
         progress: show a bar; None: in a terminal.
         device: where to compute; None for a GPU if there is one.
         root: where the data are; None for the usual places.
@@ -87,7 +93,8 @@ def predict_run(
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are all replaced
         model = build_model(run, test).to(device)
     learned = posterior.load(folder.posterior, model, device)
-    sources = sources_of(run, model, learned)
+    members = folder.members
+    sources = sources_of(run, model, learned, members)
     sets = {TEST: test} | {name: build_ood(run, name, test, root) for name in run.data.ood}
     if run.data.validation:
         sets[VALIDATION] = build_examples(run, VALIDATION, root)
@@ -102,21 +109,27 @@ def predict_run(
     with writing(folder.predictions):
         save_predictions(predictions, folder.predictions)
 
+    if not analyse:
+        return folder.predictions
+
     def by(model: nn.Module, tempered: Posterior, *arguments: Any) -> AnyPredictions:
-        return predict_task(task, model, build_method(run).predictor(tempered), *arguments, progress=False)
+        return predict_task(task, model, predictor_of(run, tempered, members), *arguments, progress=False)
 
     found_all = Predicted(run, model, learned, sets, predictions)
     write_json(folder.analysis, finite(analysis(found_all, by, root)))
     return folder.predictions
 
 
-def sources_of(run: Run, model: nn.Module, learned: Saved) -> dict[str, Posterior | Sampler]:
+def sources_of(
+    run: Run, model: nn.Module, learned: Saved, members: Sequence[Run] = ()
+) -> dict[str, Posterior | Sampler]:
     """What the predictions of a run come from: "mean", its posterior's mean, and "averaged", what is averaged over.
 
     Args:
         run: its method decides.
         model: gets the mean as its weights, which samplers start from.
         learned: the posterior that the run saved.
+        members: of an ensemble, the run of each component.
 
     >>> net = nn.Linear(1, 1, bias=False)
     >>> sources_of(Run(), net, Point({"weight": torch.ones(1, 1)}))["mean"]
@@ -125,7 +138,31 @@ def sources_of(run: Run, model: nn.Module, learned: Saved) -> dict[str, Posterio
     1.0
     """
     write_into(model, {**(learned.fixed or {}), **learned.mean})
-    return {AT_MEAN: learned.at_mean(), AVERAGED: build_method(run).predictor(learned)}
+    return {AT_MEAN: learned.at_mean(), AVERAGED: predictor_of(run, learned, members)}
+
+
+def predictor_of(run: Run, learned: Posterior, members: Sequence[Run] = ()) -> Posterior | Sampler:
+    """What a run averages over: what its method says, of an ensemble what the members' methods say.
+
+    Args:
+        run: its method decides.
+        learned: the posterior that the run saved.
+        members: of an ensemble, the run of each component.
+
+    >>> point = Point({"weight": torch.ones(1, 1)})
+    >>> predictor_of(Run(), Mixture([point, point]), [Run(), Run()])
+    Mixture of 2 (Point) over 1 weights in 1 tensors
+    """
+    if not members:
+        return build_method(run).predictor(learned)
+    parts = components(learned)
+    found = [build_method(member).predictor(part) for member, (_, part) in zip(members, parts, strict=True)]
+    if all(one is part for one, (_, part) in zip(found, parts, strict=True)):
+        return learned
+    own = [
+        one if one is part else AtMean(part, cast(Sampler, one)) for one, (_, part) in zip(found, parts, strict=True)
+    ]
+    return SamplerMixture(own, [weight for weight, _ in parts])
 
 
 def load_run_predictions(out: str | Path) -> dict[str, dict[str, Any]]:
@@ -151,7 +188,9 @@ def score_run(out: str | Path) -> dict[str, Any]:
 
     The result has "mean" and "averaged", each with the scores of the task on the test set, and for out-of-domain sets
     "ood", by name. A run with validation data also has "validation", with "mean" and "averaged" on these, and the
-    "temperature" of the posterior, which was fitted to them.
+    "temperature" of the posterior, which was fitted to them. Where the scored split is a dev set, as GLUE's are,
+    "best_epoch" has the best value of each score over the evaluations during training, at the mean: chosen on the data
+    that are scored, as is usual for GLUE.
     """
     folder = RunFolder(Path(out))
     predictions = load_run_predictions(out)
@@ -164,6 +203,8 @@ def score_run(out: str | Path) -> dict[str, Any]:
     if validation is not None:
         scores[VALIDATION] = {source: score(found) for source, found in validation.items()}
         scores["temperature"] = getattr(posterior.load(folder.posterior), "temperature", None)
+    if folder.read_run().data.test != TEST and (best := best_scores(folder.log)):
+        scores["best_epoch"] = best
     write_json(folder.metrics, finite(scores))
     return scores
 

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from varlearn.methods import Batch
-from varlearn.posterior import DiagGaussian, LowRankGaussian
+from varlearn.posterior import DiagGaussian, KroneckerGaussian, LowRankGaussian
 from varlearn.prediction import calibrate
 from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.config import Run
@@ -43,7 +43,7 @@ def final_posterior(run: Run, training: Training, validation: Iterable[Batch] | 
 def learned_posterior(training: Training) -> Posterior:
     """What a finished training has learned, at temperature 1, with its origin."""
     learned, facts = training.posterior(), training.facts
-    if not isinstance(learned, (DiagGaussian, LowRankGaussian)):
+    if not isinstance(learned, (DiagGaussian, LowRankGaussian, KroneckerGaussian)):
         return learned
     origin = replace(learned.origin, method=training.method.name, n=facts.n, batch_size=facts.batch_size)
     return replace(learned, origin=origin)

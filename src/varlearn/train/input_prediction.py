@@ -15,6 +15,7 @@ from varlearn.prediction import Predictions, RegressionPredictions
 from varlearn.train.build import build_batches, build_examples, build_model
 from varlearn.train.config import Run
 from varlearn.train.evaluate import AVERAGED, predict_task, sources_of
+from varlearn.train.pretrained_folder import pretrained_folder
 from varlearn.train.run_errors import RunFolderError
 from varlearn.train.run_folder import RunFolder
 from varlearn.train.tasks import task_of
@@ -59,7 +60,7 @@ def predict_inputs(
     with torch.random.fork_rng(devices=[]):
         model = build_model(run, known).to(device)
     learned = posterior.load(folder.posterior, model, device)
-    source = sources_of(run, model, learned)[AVERAGED]
+    source = sources_of(run, model, learned, folder.members)[AVERAGED]
     batches = build_batches(run, inputs, train=False)
     found = predict_task(
         task_of(known), model, source, batches, samples or run.evaluate.samples, run.seed, progress=progress
@@ -76,7 +77,8 @@ def _tokenized(run: Run, texts: Texts, root: Path | None) -> Examples:
     def source(split: str, root: Path | None) -> Texts:
         return data.texts(run.data.name, split, root) if split == "train" else texts
 
-    return tokenized(source, "own", root, tokens=run.data.tokens, context=run.data.context)
+    folder = pretrained_folder(run.model.path) if run.data.tokens == "model" else None
+    return tokenized(source, "own", root, tokens=run.data.tokens, context=run.data.context, pretrained=folder)
 
 
 def _classes(found: Predictions, names: list[str], known: Examples) -> PredictedInputs:

@@ -115,15 +115,19 @@ def processes(device: torch.device | str | None = None) -> Iterator[Processes]:
 
 
 def _join(backend: str) -> None:
-    """Make the process group, out of sight of what the processes of an earlier start left behind.
+    """Make the process group, out of sight of the groups that were there before.
 
-    torchrun's agent keeps one store for all restarts, in which every process publishes its address under its rank. One
-    that starts early would find the address of a killed process there, and fail to connect. So each restart has its own
-    part of the store. Agents of several nodes do not count restarts alike; there docs/scaling.md has the cure.
+    torchrun's agent keeps one store for all restarts, in which every process publishes its address under its rank; so
+    do several groups of one process, one after the other. A process that starts early would find an old address there,
+    and wait for ever. So each restart and each group has its own part of the store. Agents of several nodes do not
+    count restarts alike; there docs/scaling.md has the cure.
     """
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if restarts == "0" or os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+    if os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+        restarts = "0"
+    if restarts == "0" and not _left:
         dist.init_process_group(backend)
         return
     store, rank, world = next(rendezvous("env://"))
-    dist.init_process_group(backend, store=dist.PrefixStore(f"restart-{restarts}", store), rank=rank, world_size=world)
+    part = dist.PrefixStore(f"restart-{restarts}-group-{len(_left)}", store)
+    dist.init_process_group(backend, store=part, rank=rank, world_size=world)

@@ -63,6 +63,18 @@ class RunFolder:
         return self.out / "posterior.safetensors"
 
     @property
+    def ensemble(self) -> Path:
+        """What it is made of, if it is an ensemble of other runs."""
+        return self.out / "ensemble.json"
+
+    @property
+    def members(self) -> tuple[Run, ...]:
+        """The runs that each component of the posterior came from; none unless this is an ensemble."""
+        from varlearn.train.ensemble_file import read_ensemble
+
+        return tuple(one.run for one in read_ensemble(self.ensemble).members) if self.ensemble.exists() else ()
+
+    @property
     def predictions(self) -> Path:
         """What it says about the test examples."""
         return self.out / "predictions.safetensors"
@@ -81,6 +93,11 @@ class RunFolder:
     def advice(self) -> Path:
         """What is wrong with the run, in words."""
         return self.out / "advice.json"
+
+    @property
+    def sensitivity(self) -> Path:
+        """What each training example does; a table of it has the same name with .csv."""
+        return self.out / "sensitivity.safetensors"
 
     def check(self, run: Run, *, resume: bool) -> None:
         """Refuse a folder that this run must not use; nothing is written.
@@ -144,6 +161,11 @@ class RunFolder:
     def _check_usable(self, resume: bool) -> None:
         if self.out.exists() and not self.out.is_dir():
             raise RunFolderError(f"out={str(self.out)!r} is a file; a run needs a folder, choose another name")
+        if self.ensemble.exists():
+            raise RunFolderError(
+                f"out={str(self.out)!r} holds an ensemble, which is not trained; varlearn ensemble makes it, choose "
+                "another folder"
+            )
         if not self.config.exists():
             if self.out.exists() and not self._has_only_begun():
                 raise RunFolderError(

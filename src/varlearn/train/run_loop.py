@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from varlearn.files.checked_json import read_json, write_json
-from varlearn.files.formats import CorruptFileError, rebuilding
+from varlearn.files.formats import rebuilding
 from varlearn.methods import Batch
+from varlearn.train import checkpoint
 from varlearn.train.config import Run, from_json, to_json
-from varlearn.train.environment import environment
+from varlearn.train.environment import environment, record_environment
 from varlearn.train.log import JsonLines, Logger
+from varlearn.train.loo_measure import LOOMeasure
 from varlearn.train.run_errors import Interrupted, NonFiniteLossError, RunFolderError
 from varlearn.train.run_folder import RunFolder, config_differences
 from varlearn.train.signals import StopRequest
@@ -42,6 +43,7 @@ class RunLoop:
         measured: what to evaluate on; None for nothing.
         folder: where log and checkpoints go; None writes no file.
         about: what advice about the run needs besides; stands in the first record of the log.
+        loo: measures leave-one-out losses; None for a run without.
 
     Attributes:
         records: what was measured since the loop started, as in the log.
@@ -54,8 +56,9 @@ class RunLoop:
         measured: Measured | None,
         folder: RunFolder | None,
         about: Mapping[str, Any],
+        loo: LOOMeasure | None = None,
     ) -> None:
-        self.about = about
+        self.about, self.loo = about, loo
         self.run, self.training, self.measured, self.folder = run, training, measured, folder
         self.mine = training.processes
         self.records: list[dict[str, Any]] = []
@@ -81,6 +84,8 @@ class RunLoop:
                 )
             self.training.load_state_dict(state["training"])
             self.best, self.losses, self.count = state["best"], state["losses"], state["count"]
+            if self.loo is not None:
+                self.loo.load_state_dict(state["loo"])
         with self.mine.together():
             if self.mine.writes:
                 self._open_files(self.folder, resume, state, restored.damaged if restored else {})
@@ -106,7 +111,7 @@ class RunLoop:
             self.say(f"{damage}. Set aside; going on from the one before it")
             folder.checkpoints.set_aside(path)
         folder.checkpoints.remove_old()
-        self._record_environment(folder)
+        record_environment(folder.env, environment(self.mine.device, self.mine.world), self.say)
         if state and (not folder.log.exists() or folder.log.stat().st_size < state["log_bytes"]):
             self.say(f"{folder.log} has lost lines since the checkpoint; going on without them")
         self.log = JsonLines(folder.log, keep=state["log_bytes"] if state else 0)
@@ -123,14 +128,18 @@ class RunLoop:
             # Without a folder nothing can be saved, and Ctrl-C interrupts at once.
             stop = stack.enter_context(StopRequest()) if self.folder is not None else None
             shown = stack.enter_context(training_progress(training.facts.steps, training.step, show))
-            while training.step < training.facts.steps:
+            while training.step < training.facts.steps and not self._gives_up():
                 requested = self._step(stop)
                 shown(training.step, f"loss {self.losses / self.count:.4f}")
                 self._measure(logger if self.mine.writes else None)
-                if self.folder is not None and (requested or self._due(self.run.train.checkpoint_every)):
-                    self._save(self.folder)
+                if self.folder is not None:
+                    if requested or self._gives_up() or self._due(self.run.train.checkpoint_every):
+                        self._save(self.folder)
+                    self._keep_snapshot(self.folder)
                 if self.folder is not None and requested and training.step < training.facts.steps:
                     self._stop(self.folder, requested)
+            if self._gives_up() and self.folder is not None:
+                self._return_to_best(self.folder)
 
     def end(self) -> None:
         """Record that the run is finished, with the memory that it took."""
@@ -180,6 +189,43 @@ class RunLoop:
                     if self.mine.writes and self.folder is not None:
                         self.folder.checkpoints.save_best(self._state())
 
+        self._measure_loo(logger)
+
+    def _measure_loo(self, logger: Logger | None) -> None:
+        """Write the leave-one-out loss where it is due; every process computes the same one."""
+        every = self.run.train.loo_every
+        if self.loo is None or every is None or not self._due(every or None):
+            return
+        scores, is_best = self.loo.measure()
+        step, epoch = self.training.step, self.training.epoch
+        self._write({"step": step, "epoch": epoch, "split": "leave-one-out", "eval": scores}, logger)
+        if is_best and self.run.train.loo_patience is not None:
+            with self.mine.together():
+                if self.mine.writes and self.folder is not None:
+                    self.folder.checkpoints.save_best(self._state(), "loo")
+
+    def _gives_up(self) -> bool:
+        """Whether the leave-one-out loss has stopped to fall, and training ends early."""
+        return self.loo is not None and self.loo.gives_up
+
+    def _return_to_best(self, folder: RunFolder) -> None:
+        """Take the weights and the state of the step with the lowest leave-one-out loss."""
+        assert self.loo is not None
+        stopped, lowest = self.training.step, folder.checkpoints.best_by("loo")
+        self.training.load_state_dict(checkpoint.read(lowest)["training"])
+        self.say(
+            f"the leave-one-out loss was lowest at step {self.training.step} ({self.loo.best:.4f}), so training ended "
+            f"at step {stopped}; the posterior is that of step {self.training.step}"
+        )
+
+    def _keep_snapshot(self, folder: RunFolder) -> None:
+        """Keep the checkpoint of an epoch that `train.snapshots` names."""
+        epoch = round(self.training.epoch)
+        if self.training.ends_epoch() and epoch in self.run.train.snapshots:
+            with self.mine.together():
+                if self.mine.writes:
+                    folder.checkpoints.keep(epoch, self._state())
+
     def _facts(self) -> dict[str, Any]:
         """What advice about the run needs and its other files do not have."""
         facts = self.training.facts
@@ -199,7 +245,9 @@ class RunLoop:
 
     def _state(self) -> dict[str, Any]:
         assert self.log is not None
+        state: dict[str, Any] = {} if self.loo is None else {"loo": self.loo.state_dict()}
         return {
+            **state,
             "config": to_json(self.run),
             "processes": self.mine.world,
             "training": self.training.state_dict(),
@@ -218,19 +266,6 @@ class RunLoop:
                 self.timing.write({"step": record["step"], "time": time.time(), "seconds": seconds})
             if logger is not None:
                 logger.write(record)
-
-    def _record_environment(self, folder: RunFolder) -> None:
-        now = environment(self.mine.device, self.mine.world)
-        if folder.env.exists():
-            try:
-                before = read_json(folder.env)
-            except CorruptFileError as error:
-                self.say(f"{error}. It is replaced")
-            else:
-                if before != now:
-                    self.say(f"the machine or a package differs from {folder.env}: the result may differ in the bits")
-                return
-        write_json(folder.env, now)
 
     def _not_finite(self, loss: float) -> str:
         cure = "start anew with a smaller lr, a larger hess_init or ess, or gradient clipping"

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from varlearn.data.examples import Examples
+from varlearn.data.held_out import kept_numbers
 from varlearn.metrics import input_shift
 from varlearn.train.build import build_examples, build_training
 from varlearn.train.config import Run
@@ -27,6 +28,8 @@ class Splits(NamedTuple):
     """The split that `measured` is. Test examples are measured, and nothing is chosen by them."""
     input_shift: float | None = None
     """Distance of the test inputs from the training inputs; None for texts."""
+    numbers: Tensor | None = None
+    """Of the training examples, before some were held out; None where none were."""
 
 
 def build_splits(run: Run, mine: Processes, root: Path | None = None) -> Splits:
@@ -51,7 +54,18 @@ def _splits(run: Run, root: Path | None) -> Splits:
     shift = _input_shift(train, test)
     if validation is None:
         return Splits(train, test, "test", shift)
-    return Splits(train, validation, "validation", shift)
+    return Splits(train, validation, "validation", shift, training_numbers(run, len(train) + len(validation), train))
+
+
+def training_numbers(run: Run, n: int, train: Examples) -> Tensor | None:
+    """The numbers of the training examples before some were held out; None where they are 0, 1, 2 and so on.
+
+    Args:
+        run: `data.validation` is read.
+        n: examples before that.
+        train: those that are left.
+    """
+    return None if train.kind == "tokens" or not run.data.validation else kept_numbers(n, run.data.validation)
 
 
 def _input_shift(train: Examples, test: Examples) -> float | None:

@@ -66,6 +66,7 @@ def score_at_weights(
     forward: Callable[[Any], Any],
     loss: Callable[[Any, Tensor], Tensor],
     batches: Iterable[tuple[Any, Tensor]],
+    collect: Callable[[Tensor, Tensor], None] | None = None,
 ) -> Tensor:
     """Sums over batches, at the weights as they are: (NLL, correct or squared error, count), float64 on the CPU.
 
@@ -76,6 +77,7 @@ def score_at_weights(
         forward: from the inputs of a batch to the outputs of the model.
         loss: from outputs and targets to the mean loss.
         batches: pairs (inputs, targets).
+        collect: is given the predicted classes or values of each batch, and its targets.
 
     >>> batch = torch.tensor([[2.0, 0.0], [3.0, 0.0]]), torch.tensor([0, 1])  # logits; the second is wrong
     >>> net = nn.Identity()
@@ -95,6 +97,8 @@ def score_at_weights(
                 hits, count = errors.reshape(len(errors), -1).mean(1).sum(), len(targets)
             else:
                 hits, count = (first.argmax(-1) == targets).sum(), int((targets != IGNORE).sum())
+            if collect is not None:
+                collect(first.reshape(targets.shape) if targets.is_floating_point() else first.argmax(-1), targets)
             nll = loss(outputs, targets).double() * count
             sums += torch.stack([nll, hits.double(), torch.tensor(float(count), device=nll.device).double()]).cpu()
     finally:

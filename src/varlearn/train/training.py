@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from varlearn.methods import Batch
 from varlearn.optim.lr_history import LrHistory
 from varlearn.prediction.loader_batches import arguments, move, outputs_of
+from varlearn.train.decisions import Decisions
+from varlearn.train.peak_memory import peak_bytes, reset_peak
 from varlearn.train.processes import Processes
 from varlearn.train.schedule import lr_factor
 from varlearn.train.tasks import as_scores, score_at_weights
@@ -63,7 +66,13 @@ class Training:
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=parts.train.precision == "fp16")
         self.step, self.skipped = 0, 0
         self._network = self._parallel()
+        reset_peak(processes.device)
         self._settled = False  # whether DDP's buckets have their final order
+
+    @property
+    def held_out(self) -> Iterable[Batch] | None:
+        """The validation examples in their order, if the run has some."""
+        return self.parts.held_out
 
     @property
     def epoch(self) -> float:
@@ -77,7 +86,7 @@ class Training:
 
     def lr(self) -> float:
         """The learning rate of the next step."""
-        return self._peak_lr * lr_factor(self.parts.train, self.step, self.facts.steps)
+        return self.method.lr(self.step, self.facts, self._peak_lr, partial(lr_factor, self.parts.train))
 
     def gradients(self) -> Tensor:
         """Forward and backward of one step; returns the mean loss of this process, before anything is updated."""
@@ -95,25 +104,38 @@ class Training:
             losses += self.method.gradients(self, self._on_device(next(self._stream)))
         return torch.stack(losses).mean()
 
-    def backward(self, batch: Batch, *, share: float | None = None, more: bool = False) -> Tensor:
-        """Forward and backward at the weights as they are now; returns the mean loss, detached.
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches a step has."""
+        return self.parts.train.accumulate
 
-        Args:
-            batch: inputs and targets of one micro-batch.
-            share: factor of the loss. None divides by the micro-batches of a step, so that gradients add up to a mean.
-            more: whether another backward pass of this micro-batch follows. Processes average in the last one.
-        """
+    @property
+    def grad_scale(self) -> float:
+        """The factor that gradients have in `p.grad` until the step."""
+        return self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
+
+    def backward(
+        self,
+        batch: Batch,
+        *,
+        share: float | None = None,
+        more: bool = False,
+        on_loss: Callable[[Tensor], None] | None = None,
+    ) -> Tensor:
+        """Forward and backward at the weights as they are now; see `methods.Training`."""
         alone = contextlib.nullcontext()
         if isinstance(self._network, DistributedDataParallel) and (more or not self._synchronize):
             alone = self._network.no_sync()
         with alone:
             loss = self._loss(self._network, batch)
+            if on_loss is not None:
+                on_loss(loss)
             self.scaler.scale(loss * (1.0 / self.parts.train.accumulate if share is None else share)).backward()
         return loss.detach()
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch, network: Callable[..., Any] | None = None) -> Tensor:
         """The mean loss of a batch at the weights as they are now, with its graph, in this process alone."""
-        return self._loss(self.model, batch)
+        return self._loss(network or self.model, batch)
 
     def update(self) -> None:
         """Clip, take the step, and count it."""
@@ -132,10 +154,12 @@ class Training:
 
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
         """Scores at the mean, over the batches of all processes."""
-        sums = score_at_weights(self.model, self.forward, self.parts.loss, batches)
-        return as_scores(self.facts.task, self.processes.total(sums))
+        task, decided = self.facts.task, Decisions(self.processes)
+        collect = None if task == "language" else decided.add
+        sums = score_at_weights(self.model, self.forward, self.parts.loss, batches, collect)
+        return as_scores(task, self.processes.total(sums)) | decided.scores(task)
 
-    def forward(self, inputs: Any, network: nn.Module | None = None) -> Any:
+    def forward(self, inputs: Any, network: Callable[..., Any] | None = None) -> Any:
         """The outputs of the network for the inputs of a batch, in the run's precision."""
         args, kwargs = arguments(move(inputs, self.processes.device))
         with self.autocast():
@@ -151,15 +175,13 @@ class Training:
         return self.method.finish(self, self.parts.plain)
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the weights and of the optimizer's state; on a GPU also the largest number allocated so far."""
+        """Bytes of the weights, of the optimizer's state, and the most that was held since training began."""
         held = [value for state in self.optimizer.state.values() for value in state.values()]
-        found = {
+        peak = peak_bytes(self.processes.device)
+        return {
             "weights": sum(param.numel() * param.element_size() for param in self.model.parameters()),
             "state": sum(value.numel() * value.element_size() for value in held if isinstance(value, Tensor)),
-        }
-        if self.processes.device.type == "cuda":
-            found["peak"] = torch.cuda.max_memory_allocated(self.processes.device)
-        return found
+        } | ({} if peak is None else {"peak": peak})
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides the steps to come."""
@@ -191,7 +213,7 @@ class Training:
             torch.cuda.set_rng_state(state["rng"]["cuda"], self.processes.device)
         self.step, self.skipped, self._stream = state["step"], state["skipped"], None
 
-    def _loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def _loss(self, network: Callable[..., Any], batch: Batch) -> Tensor:
         inputs, targets = batch
         return self.parts.loss(self.forward(inputs, network), targets.to(self.processes.device, non_blocking=True))
 

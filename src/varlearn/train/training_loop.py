@@ -13,6 +13,7 @@ from varlearn.train.build import build_batches, build_parts, check_reads
 from varlearn.train.config import Run
 from varlearn.train.final_posterior import final_posterior
 from varlearn.train.log import Logger
+from varlearn.train.loo_measure import LOOMeasure
 from varlearn.train.processes import processes
 from varlearn.train.run_folder import RunFolder
 from varlearn.train.run_loop import Measured, RunLoop
@@ -77,12 +78,14 @@ def fit(
         stack.enter_context(torch.random.fork_rng([mine.device] if mine.device.type == "cuda" else []))
         torch.manual_seed(run.seed)
         splits = build_splits(run, mine, root)
-        training = Training(build_parts(run, splits.train, mine), mine)
+        held_out = splits.measured if splits.name == "validation" else None
+        training = Training(build_parts(run, splits.train, mine, held_out), mine)
         measured = build_batches(run, splits.measured, train=False, rank=mine.rank, world=mine.world)
         check_reads(run, training.model, measured)
         classes = len(splits.train.classes) or splits.train.vocab or None
         about = {"classes": classes, "input_shift": splits.input_shift, "loss_growth_with_batch": 1.0}  # ours is a mean
-        loop = RunLoop(run, training, Measured(measured, splits.name), folder, about)
+        loo = LOOMeasure(run, training, splits.train, splits.numbers) if run.train.loo_every is not None else None
+        loop = RunLoop(run, training, Measured(measured, splits.name), folder, about, loo)
         with mine.together():  # the folder is made when nothing is left to be refused
             if mine.writes:
                 stack.enter_context(folder.opened(run, resume=resume))
@@ -93,9 +96,7 @@ def fit(
         loop.go(progress, logger)
         with mine.together():
             if mine.writes:
-                held_out = splits.name == "validation"
-                validation = build_batches(run, splits.measured, train=False) if held_out else None
-                learned = final_posterior(run, training, validation)
+                learned = final_posterior(run, training, training.held_out)
                 with writing(folder.posterior):
                     posterior.save(learned, folder.posterior, card=_card(run))
                 loop.end()

@@ -39,6 +39,7 @@ class TrainingParts:
         batches: to learn from.
         plain: all training examples in their order, without augmentation; may be read several times.
         loss: a module among losses is saved with the checkpoints.
+        held_out: the validation examples in their order, if there are some; may be read several times.
     """
 
     model: nn.Module
@@ -48,3 +49,4 @@ class TrainingParts:
     batches: PassBatches
     plain: Iterable[Batch]
     loss: Loss
+    held_out: Iterable[Batch] | None = None
