@@ -24,6 +24,6 @@ def test_ivon_takes_the_preset_at_its_best_learning_rate() -> None:
 
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"optim.name='ivn' must be one of ivon, adamw, sgd, vadamw; did you mean 'ivon'\?"
+        ValueError, match=r"optim.name='ivn' must be one of ivon, adamw, sgd, .*; did you mean 'ivon'\?"
     ):
         digits("ivn")

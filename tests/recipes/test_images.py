@@ -25,6 +25,13 @@ def test_cifar_and_tinyimagenet_at_the_papers_scale(data: str, model: str) -> No
     assert (runs["adamw"].optim.lr, runs["adamw"].optim.beta2) == (0.0005 if exception else 0.002, 0.999)
 
 
+def test_a_method_that_the_table_does_not_have_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="adahessian is not in the paper's table of imagenet; choose one of adamw, sgd"
+    ):
+        image("imagenet", "resnet50", "adahessian")
+
+
 def test_imagenet_at_the_papers_scale() -> None:
     runs = {name: image("imagenet", "resnet50", name, "paper") for name in ("ivon", "sgd", "adamw")}
     ivon, sgd, adamw = (runs[name].optim for name in ("ivon", "sgd", "adamw"))

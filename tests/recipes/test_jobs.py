@@ -135,7 +135,7 @@ def test_variants_of_one_recipe_have_folders_of_their_own(tmp_path: Path) -> Non
     [
         ({"models": ["resnet21"]}, "--models resnet21 is not in table1; it has resnet20"),
         ({"data": ["mnist"]}, "--data mnist is not in table1; it has cifar10"),
-        ({"methods": ["swag"]}, "--methods swag is not in table1; it has adamw, sgd, ivon"),
+        ({"methods": ["swag"]}, "--methods swag is not in table1; it has adamw, adahessian, sgd, ivon"),
         ({"models": ["resnet50"], "data": ["cifar10"]}, "no line of table1 passes all the filters"),
     ],
 )
@@ -147,3 +147,23 @@ def test_filters_that_fit_nothing_are_refused(filters: dict[str, list[str]], wor
 def test_at_least_one_seed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seeds=0 must be at least 1"):
         jobs(tiny(), 0, tmp_path)
+
+
+def test_an_ensemble_is_gathered_from_its_members_runs(tmp_path: Path) -> None:
+    single = tiny().lines[0]
+    wanted = replace(
+        tiny(),
+        metrics=(*tiny().metrics, Metric("dee", "DEE"), Metric("cost", "cost")),
+        lines=(replace(single, path=("averaged",)), replace(single, method="2*sgd", path=("averaged",), members=2)),
+    )
+    todo = jobs(wanted, 2, tmp_path)
+    assert [job.run.seed for job in todo] == [0, 1, 2, 3]  # the single runs are among the members
+    assert run(todo)[1] == []
+    results = collect(wanted, 2, tmp_path)
+    alone, both = results["lines"]
+    assert both["seeds"] == 2
+    assert both["metrics"]["nll"]["mean"] <= alone["metrics"]["nll"]["mean"] + 1e-9  # by convexity
+    assert both["metrics"]["cost"]["mean"] == 2 * alone["metrics"]["cost"]["mean"]
+    assert [row["members"] for row in results["curves"]["sgd"]] == [1, 2, 3, 4]
+    assert len(both["metrics"]["dee"]["values"]) == 2
+    assert json.loads((tmp_path / "results.json").read_text()) == results

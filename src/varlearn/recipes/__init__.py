@@ -8,8 +8,10 @@ A recipe is a function that returns a frozen `Run`; a variant replaces fields of
 
 from varlearn.recipes.catalogue import names, recipe
 from varlearn.recipes.digits_mlp import digits
+from varlearn.recipes.glue_finetuning import glue
 from varlearn.recipes.images import image
 from varlearn.recipes.pretraining import language
+from varlearn.recipes.sentiment_finetuning import sentiment
 from varlearn.recipes.text_classification import text
 
-__all__ = ["digits", "image", "language", "names", "recipe", "text"]
+__all__ = ["digits", "glue", "image", "language", "names", "recipe", "sentiment", "text"]

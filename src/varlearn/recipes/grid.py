@@ -1,4 +1,4 @@
-"""A grid of settings: the runs behind it, and the best of them on validation data."""
+"""A grid of settings: the runs behind it, and the best of them on validation data or by leave-one-out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from varlearn import train
 from varlearn.files.checked_json import read_json
@@ -16,6 +16,8 @@ from varlearn.recipes.jobs import Job
 from varlearn.train.config import Run
 
 HELD_OUT = 0.1  # of the training examples, where a run has no validation data
+Criterion = Literal["validation", "loo"]
+TITLES: dict[Criterion, str] = {"validation": "validation NLL", "loo": "leave-one-out loss"}
 
 
 @dataclass(frozen=True)
@@ -25,15 +27,22 @@ class Point:
     Attributes:
         words: setting -> value as it was given, e.g. "optim.lr" -> "0.1".
         jobs: the runs.
+        by: what they are judged by: "validation" or "loo".
     """
 
     words: dict[str, str]
     jobs: tuple[Job, ...]
+    by: Criterion = "validation"
 
     def nll(self) -> float | None:
-        """NLL on validation data, mean over the seeds; None until all runs are finished."""
+        """NLL on validation data, or of training examples left out, mean over the seeds; None until all are there."""
         if not all(job.finished for job in self.jobs):
             return None
+        if self.by == "loo":
+            if not all(train.RunFolder(job.out).sensitivity.exists() for job in self.jobs):
+                return None
+            losses = [train.load_run_sensitivity(job.out).values["loo_loss"] for job in self.jobs]
+            return statistics.fmean(loss.double().mean().item() for loss in losses)
         scores = [read_json(train.RunFolder(job.out).metrics)["validation"]["averaged"]["nll"] for job in self.jobs]
         return statistics.fmean(float(score) for score in scores)
 
@@ -47,18 +56,18 @@ def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
-def point(words: dict[str, str], run: Run, seeds: int, out: Path) -> Point:
-    """The runs of one combination, each in its own folder, with validation data.
+def point(words: dict[str, str], run: Run, seeds: int, out: Path, by: Criterion = "validation") -> Point:
+    """The runs of one combination, each in its own folder; with validation data if they are judged by these.
 
     >>> from varlearn.recipes import recipe
     >>> [job.out.name for job in point({"optim.lr": "1"}, recipe("digits-ivon"), 2, Path("runs")).jobs]
     ['optim.lr=1-seed0', 'optim.lr=1-seed1']
     """
-    if not run.data.validation:
+    if by == "validation" and not run.data.validation:
         run = replace(run, data=replace(run.data, validation=HELD_OUT))
     name = ",".join(f"{setting}={value}" for setting, value in words.items()).replace("/", "_") or "as-it-is"
     runs = [replace(run, seed=run.seed + seed) for seed in range(seeds)]
-    return Point(words, tuple(Job(one, {}, out / f"{name}-seed{one.seed}") for one in runs))
+    return Point(words, tuple(Job(one, {}, out / f"{name}-seed{one.seed}") for one in runs), by)
 
 
 def best(points: Sequence[Point]) -> Point | None:
@@ -74,5 +83,5 @@ def results(points: Sequence[Point]) -> list[dict[str, Any]]:
     for one in points:
         nll = one.nll()
         known = nll if nll is None or math.isfinite(nll) else str(nll)
-        rows.append({"settings": one.words, "runs": [job.out.name for job in one.jobs], "validation_nll": known})
+        rows.append({"settings": one.words, "runs": [job.out.name for job in one.jobs], f"{one.by}_nll": known})
     return rows

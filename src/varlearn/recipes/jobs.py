@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,9 @@ from varlearn import train
 from varlearn.files.metrics_file import read_metrics
 from varlearn.recipes.tables import Line, Table
 from varlearn.train.config import Run
+from varlearn.train.run_cost import run_cost
+
+MOST_MEMBERS = 10  # of the curves over the number of members
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def jobs(table: Table, seeds: int, out: Path) -> list[Job]:
     """The runs behind a table, each once: lines may share one."""
     if seeds < 1:
         raise ValueError(f"seeds={seeds} must be at least 1")
-    found = {job.out: job for line in table.lines for seed in range(seeds) for job in [_job(line, seed, out)]}
+    found = {job.out: job for line in table.lines for seed in range(seeds) for job in line_jobs(line, seed, out)}
     return list(found.values())
 
 
@@ -97,10 +101,15 @@ def collect(table: Table, seeds: int, out: Path) -> dict[str, Any]:
         deviation in the paper's unit, and the paper's own.
     """
     from varlearn.files.atomic import write_text
+    from varlearn.recipes.optimizer_tables import with_sgd_epochs
+    from varlearn.train.evaluate import finite
 
     lines = []
+    curves = _curves(table, seeds, out)
+    deep = [row["scaled_nll"] for row in curves.get("sgd", ())]
+    against = any(metric.key == "agreement" for metric in table.metrics)
     for line in table.lines:
-        scores = [_scores(job, line.path) for seed in range(seeds) if (job := _job(line, seed, out)).finished]
+        scores = [found for seed in range(seeds) if (found := _line_scores(line, seed, out, deep, against)) is not None]
         lines.append(
             {
                 "data": line.data,
@@ -110,18 +119,26 @@ def collect(table: Table, seeds: int, out: Path) -> dict[str, Any]:
                 "recipe": line.run.recipe,
                 "seeds": len(scores),
                 "metrics": {
-                    metric.key: _summary(
-                        [score[metric.key] * metric.factor for score in scores if score.get(metric.key) is not None]
-                    )
+                    metric.key: _summary([score[key] * metric.factor for score in scores if score.get(key) is not None])
                     for metric in table.metrics
+                    for key in [line.reads.get(metric.key, metric.key)]
                 },
                 "paper": {key: figure._asdict() for key, figure in line.published.items()},
             }
         )
+    with_sgd_epochs(lines)
     results = {"table": table.name, "title": table.title, "scale": table.lines[0].run.scale, "lines": lines}
+    if curves:
+        results["curves"] = curves
+    results = finite(results)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "results.json", json.dumps(results, indent=2) + "\n")
     return results
+
+
+def line_jobs(line: Line, seed: int, out: Path) -> list[Job]:
+    """The runs of a line with one seed: one, or the members of an ensemble, each with its own seed."""
+    return [_job(line, seed * line.members + member, out) for member in range(line.members)]
 
 
 def _job(line: Line, seed: int, out: Path) -> Job:
@@ -130,16 +147,64 @@ def _job(line: Line, seed: int, out: Path) -> Job:
     return Job(run, line.changes, out / f"{run.recipe}{variant}-{run.scale}-seed{seed}")
 
 
-def _scores(job: Job, path: tuple[str, ...]) -> dict[str, Any]:
-    values = read_metrics(train.RunFolder(job.out).metrics)
-    for key in path:
+def _line_scores(line: Line, seed: int, out: Path, deep: Sequence[float], against: bool) -> dict[str, Any] | None:
+    """The scores of a line with one seed, if wanted also against Monte Carlo; None until its runs are finished."""
+    made = line_jobs(line, seed, out)
+    if not all(job.finished for job in made):
+        return None
+    if line.members == 1:
+        values = read_metrics(train.RunFolder(made[0].out).metrics)
+    else:
+        from varlearn.recipes.member_curves import averaged_sets, mixed, scores_of
+
+        values = {"averaged": scores_of(mixed([averaged_sets(job.out) for job in made]))}
+    for key in line.path:
         values = values[key]
-    return values
+    found = values | _compared(line, values, deep)
+    if line.members == 1:
+        found |= run_cost(made[0].out)
+    return found | _beside_reference(line, made) if against else found
+
+
+def _compared(line: Line, values: dict[str, Any], deep: Sequence[float]) -> dict[str, Any]:
+    """What a line costs, and how many members of a deep ensemble it is worth, where these are asked for."""
+    from varlearn.recipes.comparison_tables import cost
+    from varlearn.recipes.member_curves import ensemble_equivalent
+
+    found: dict[str, Any] = {"cost": cost(line.run, line.members)}
+    if len(deep) > 1 and values.get("scaled_nll") is not None:
+        found["dee"] = ensemble_equivalent(values["scaled_nll"], deep)
+    return found
+
+
+def _beside_reference(line: Line, made: Sequence[Job]) -> dict[str, float]:
+    """Agreement and total variation distance of the averaged predictions with Hamiltonian Monte Carlo's."""
+    from varlearn.data.hmc_predictives import hmc_predictive
+    from varlearn.metrics import agreement, total_variation
+    from varlearn.recipes.member_curves import averaged_sets, mixed
+
+    log_probs = mixed([averaged_sets(job.out) for job in made])["test"].log_probs
+    reference = hmc_predictive(line.data)[: len(log_probs)].to(log_probs)
+    return {"agreement": agreement(log_probs, reference), "total_variation": total_variation(log_probs, reference)}
+
+
+def _curves(table: Table, seeds: int, out: Path) -> dict[str, Any]:
+    """By method, the scores of ensembles of 1, 2, ... of all the members that are finished."""
+    ensembles = {line.run.optim.name: line for line in table.lines if line.members > 1}
+    found = {}
+    for method, line in ensembles.items():
+        from varlearn.recipes.member_curves import averaged_sets, member_curve
+
+        made = [job for seed in range(seeds) for job in line_jobs(line, seed, out) if job.finished]
+        if made:
+            found[method] = member_curve([averaged_sets(job.out) for job in made[:MOST_MEMBERS]])
+    return found
 
 
 def _summary(values: list[float]) -> dict[str, Any]:
+    finite = all(map(math.isfinite, values))
     return {
         "mean": statistics.fmean(values) if values else None,
-        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "std": statistics.stdev(values) if len(values) > 1 and finite else None,
         "values": values,
     }

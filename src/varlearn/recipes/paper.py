@@ -153,7 +153,7 @@ def images() -> Figures:
     >>> images()["cifar10", "resnet20", "ivon"]["accuracy"]
     Published(mean=92.71, std=0.07)
     """
-    return _parse(_IMAGES, 3, _IMAGE_METRICS)
+    return parsed(_IMAGES, 3, _IMAGE_METRICS)
 
 
 def ood() -> Figures:
@@ -162,7 +162,7 @@ def ood() -> Figures:
     >>> ood()["cifar10", "resnet20", "ivon", "svhn"]["auroc"].mean
     89.2
     """
-    return _parse(_OOD, 4, _OOD_METRICS)
+    return parsed(_OOD, 4, _OOD_METRICS)
 
 
 def hess_init() -> Figures:
@@ -171,7 +171,7 @@ def hess_init() -> Figures:
     >>> hess_init()["cifar10", "resnet20", "ivon", "0.5"]["nll"].mean
     0.2173
     """
-    return _parse(_HESS_INIT, 4, _HESS_INIT_METRICS)
+    return parsed(_HESS_INIT, 4, _HESS_INIT_METRICS)
 
 
 def gru() -> Figures:
@@ -180,7 +180,7 @@ def gru() -> Figures:
     >>> gru()["ag_news", "gru", "sgd"]["ece"]
     Published(mean=0.055, std=0.004)
     """
-    return _parse(_GRU, 3, _GRU_METRICS)
+    return parsed(_GRU, 3, _GRU_METRICS)
 
 
 def gpt2() -> Figures:
@@ -196,7 +196,12 @@ def gpt2() -> Figures:
     }
 
 
-def _parse(text: str, names: int, metrics: tuple[str, ...]) -> Figures:
+def parsed(text: str, names: int, metrics: tuple[str, ...]) -> Figures:
+    """Rows of words: the names, then mean and standard deviation of each metric.
+
+    >>> parsed("a b 1 0.5", 2, ("nll",))
+    {('a', 'b'): {'nll': Published(mean=1.0, std=0.5)}}
+    """
     figures = {}
     for line in text.strip().splitlines():
         words = line.split()

@@ -14,16 +14,17 @@ DEVICES = 8
 MICRO: dict[Size, tuple[int, int]] = {"125m": (20, 3), "355m": (10, 6), "773m": (4, 15)}
 SMALL_STEPS = 1_000
 SMALL_TEST = 16_384  # tokens
-OPENWEBTEXT = "openwebtext.txt"  # the corpus as one text file, to be put into the working folder
+EVALUATED = 1_048_576  # tokens of the held-out documents, 1,024 sequences: what a run is scored on
 
 
 def language(size: Size, optim: Literal["ivon", "adamw"], scale: Scale = "small", seed: int = 0) -> Run:
     """GPT-2 pretraining as in the paper's Figure 1: validation perplexity of IVON and AdamW at equal steps.
 
-    At the paper's scale: OpenWebText (a file `openwebtext.txt` of your own) in GPT-2's tokens, 100,000 steps of 480
+    At the paper's scale: OpenWebText in GPT-2's tokens (`varlearn prepare openwebtext`), 100,000 steps of 480
     sequences of 1,024 tokens on 8 devices, 2,000 of them warm-up, cosine to 0, gradient norm clipped to 1, bf16. IVON:
     alpha 0.3, 0.2 or 0.15 by size, h0 1e-3, beta2 1 - 1e-5, delta 1e-6 on matrices, xi 1e-3, lambda 1e10, a fresh
-    sample per micro-batch. AdamW: alpha 6e-4, beta2 0.95, decay 0.1 on matrices.
+    sample per micro-batch. AdamW: alpha 6e-4, beta2 0.95, decay 0.1 on matrices. Scored on the first 1,048,576 tokens
+    that were held out. No process reads the corpus whole.
 
     At the small scale every size is stood in for by a network of 3M parameters on the bytes of the Brown corpus,
     1,000 steps of 8 sequences of 128 bytes: some seven minutes on one core. IVON keeps the paper's settings, which did
@@ -53,7 +54,7 @@ def language(size: Size, optim: Literal["ivon", "adamw"], scale: Scale = "small"
         seed=seed,
         model=Model(name=f"gpt2_{size}", compile=True),
         data=Data(
-            name=OPENWEBTEXT, batch_size=batch_size, eval_batch_size=8, augment=False, context=1024, tokens="gpt2"
+            name="openwebtext", batch_size=batch_size, eval_batch_size=8, augment=False, context=1024, tokens="gpt2"
         ),
         optim=_ivon(size) if optim == "ivon" else _adamw(6e-4),
         train=Train(
@@ -65,7 +66,7 @@ def language(size: Size, optim: Literal["ivon", "adamw"], scale: Scale = "small"
             eval_every=1_000,
             checkpoint_every=1_000,
         ),
-        evaluate=Evaluate(samples=16),
+        evaluate=Evaluate(samples=16, subset=EVALUATED),
     )
 
 
