@@ -14,7 +14,26 @@ import pytest
 from varlearn.cli import main
 
 TINY = ["--train.steps", "6", "--train.checkpoint_every", "2", "--train.eval_every", "0", "--evaluate.samples", "2"]
-COMMANDS = ("list", "train", "sweep", "predict", "score", "report", "reproduce", "demo", "doctor", "completion")
+COMMANDS = (
+    "list",
+    "train",
+    "sweep",
+    "predict",
+    "score",
+    "ensemble",
+    "merge",
+    "report",
+    "sensitivity",
+    "examples",
+    "export",
+    "reproduce",
+    "demo",
+    "prepare",
+    "doctor",
+    "completion",
+)
+PREPARE = ("prepare openwebtext", "prepare imagenet")
+PREVIEW = ("merge preview",)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +50,7 @@ def start(*words: str, **options: object) -> subprocess.Popen:
 
 def flags(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What the help of a command names, in its left column."""
-    assert main([command, "--help"]) == 0
+    assert main([*command.split(), "--help"]) == 0
     left = re.findall(r"^│ (?:\* )? *(\S.*?)(?:  |│)", capsys.readouterr().out, flags=re.MULTILINE)
     words = [word for line in left for word in line.split() if re.fullmatch(r"--[\w.-]+|[A-Z]+", word)]
     types = {"PATH", "STR", "INT", "FLOAT", "CHOICE"}
@@ -40,7 +59,7 @@ def flags(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_the_flags_are_frozen(capsys: pytest.CaptureFixture[str]) -> None:
     """Scripts depend on them. After a change on purpose: write what this test finds into flags.txt, and tell users."""
-    found = [flag for command in COMMANDS for flag in flags(command, capsys)]
+    found = [flag for command in (*COMMANDS, *PREPARE, *PREVIEW) for flag in flags(command, capsys)]
     assert found == (Path(__file__).parent / "flags.txt").read_text().splitlines()
 
 
@@ -54,7 +73,8 @@ def test_help_lists_the_commands_and_exit_codes(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["--help"], ["--version"], ["list"], ["list", "cifar10"]] + [[command, "--help"] for command in COMMANDS],
+    [[], ["--help"], ["--version"], ["list"], ["list", "cifar10"]]
+    + [[*command.split(), "--help"] for command in (*COMMANDS, *PREPARE, *PREVIEW)],
     ids=" ".join,
 )
 def test_help_and_wrong_words_do_not_wait_for_torch(words: list[str]) -> None:

@@ -23,7 +23,11 @@ def test_scripts_know_commands_flags_and_values(shell: str, capsys: pytest.Captu
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(["tr"], {"train"}), (["train", "--optim.l"], {"--optim.lr"}), (["train", "digits-v"], {"digits-vadamw"})],
+    [
+        (["tr"], {"train"}),
+        (["train", "--optim.l"], {"--optim.labels", "--optim.layers", "--optim.lr"}),
+        (["train", "digits-va"], {"digits-vadamw"}),
+    ],
 )
 def test_bash_completes(words: list[str], expected: set[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "bash"]) == 0

@@ -100,3 +100,20 @@ def test_settings_are_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"seed": 1}))
     assert read_settings(path) == {"seed": 1}
+
+
+@pytest.mark.parametrize("key", ["a." * 20_000 + "a", '"a b" . ' * 20_000 + "a", "[" + "a." * 20_000 + "a]\nb"])
+def test_a_key_of_many_names_is_refused_before_it_takes_memory(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(f"{key} = 0\n")
+    with pytest.raises(ValueError, match="more than 100 names"):
+        read_settings(path)
+
+
+def test_settings_that_json_just_reads_and_python_cannot_merge_are_refused(tmp_path: Path) -> None:
+    for depth in (100, 900, 990, 5_000):
+        deep: dict[str, object] = {}
+        for _ in range(depth):
+            deep = {"optim": deep}
+        with pytest.raises(ValueError, match="optim|nested"):
+            laid_over(Run(), deep)

@@ -7,7 +7,7 @@ import pytest
 
 from varlearn.cli import main
 from varlearn.cli.sweep_command import grid_values
-from varlearn.train import RunFolder
+from varlearn.train import RunFolder, load_run_sensitivity
 
 TINY = ["--train.steps", "6", "--train.eval_every", "0", "--evaluate.samples", "2"]
 
@@ -62,3 +62,48 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, capsys: pytes
     assert main(words) == 1
     assert "failed" in capsys.readouterr().out
     assert json.loads((out / "best.json").read_text())["optim"]["lr"] == 0.1
+
+
+def test_a_search_in_a_range_is_the_same_after_an_interruption(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    words = ["sweep", "digits-sgd", "--lr", "0.001:1", "--optim.beta1", "0,0.9", *TINY, "--quiet", "--trials"]
+
+    def tried(out: Path) -> list[dict[str, str]]:
+        points = json.loads((out / "sweep.json").read_text())["points"]
+        assert len({json.dumps(point["settings"]) for point in points}) == len(points)
+        best = min(points, key=lambda point: point["validation_nll"])
+        frozen = json.loads((out / "best.json").read_text())["optim"]
+        assert frozen["lr"] == float(best["settings"]["optim.lr"])
+        return [point["settings"] for point in points]
+
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert main([*words, "5", "--out", str(whole)]) == 0
+    for trials in ("2", "5"):
+        assert main([*words, trials, "--out", str(parts)]) == 0
+    assert tried(parts) == tried(whole)
+    rates = [float(point["optim.lr"]) for point in tried(whole)]
+    assert len(set(rates)) == 5
+    assert all(0.001 <= rate <= 1 for rate in rates)
+    assert sorted(rates)[2] < 0.2  # on a logarithmic scale: the median of a uniform draw is 0.5
+    assert {point["optim.beta1"] for point in tried(whole)} <= {"0", "0.9"}
+
+
+def test_the_best_by_leave_one_out_holds_no_examples_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "sweep"
+    words = ["sweep", "digits-sgd", "--weight_decay", "0.0001,1", *TINY, "--data.subset", "100", "--by", "loo"]
+    words += ["--out", str(out), "--quiet"]
+    assert main(words) == 0
+    assert "leave-one-out loss" in capsys.readouterr().out
+    found = json.loads((out / "sweep.json").read_text())
+    losses = {}
+    for point in found["points"]:
+        folder = out / point["runs"][0]
+        assert RunFolder(folder).read_run().data.validation == 0
+        loss = load_run_sensitivity(folder).values["loo_loss"].double().mean().item()
+        assert point["loo_nll"] == pytest.approx(loss)
+        losses[float(point["settings"]["optim.weight_decay"])] = loss
+    best = json.loads((out / "best.json").read_text())
+    assert best["optim"]["weight_decay"] == min(losses, key=losses.__getitem__)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("sensitivity.safetensors")}
+    assert main(words) == 0  # nothing is computed again
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("sensitivity.safetensors")} == before

@@ -40,11 +40,34 @@ SCORE = """Score the predictions of a run again.
 
 Reads predictions.safetensors, writes metrics.json and advice.json.
 """
+ENSEMBLE = """Make one run of several finished ones: a deep ensemble, Multi-IVON, or any mixture.
+
+- varlearn ensemble runs/a runs/b runs/c --out runs/abc
+- varlearn ensemble runs/a runs/b runs/c --weights validation --out runs/abc
+
+Members must have the same network and data; their methods may differ. The result predicts, scores and reports as every
+run does. The same command goes on where it stopped.
+"""
+EXPORT = """Write a finetuned network for Hugging Face's from_pretrained.
+
+The folder has the network at the posterior's mean, its tokenizer, and posterior.safetensors. It is what --model.path of
+another run may be.
+"""
 REPORT = """Make a page and figures from finished runs.
 
 Writes report.html, which needs nothing but a browser, and the figures as PNG and SVG.
 """
-REPRODUCE = """Repeat a table of the paper, beside its figures.
+SENSITIVITY = """Compute how sensitive a run is to each of its training examples.
+
+Estimates how predictions would change if an example had been left out, without training again. Writes
+sensitivity.safetensors and sensitivity.csv: ids, labels, scores, and the leave-one-out probability of the given label,
+which is small for a wrong label.
+"""
+EXAMPLES = """Show the training examples that a run is most and least sensitive to.
+
+Writes gallery.html, which needs nothing but a browser, and gallery.png, with label, prediction and score of each.
+"""
+REPRODUCE = """Repeat a table or figure of the paper, beside its numbers.
 
 Prints mean and standard deviation over seeds. Finished runs are kept and unfinished ones resumed, so the same command
 goes on where it stopped. A run that fails does not stop the others. Results go to results.json in the folder.
@@ -57,15 +80,49 @@ LIST = """Show the recipes in groups.
 
 With the name of a group its recipes, with the name of a recipe its settings.
 """
-SWEEP = """Try settings on a grid, and keep the best on validation data.
+SWEEP = """Try settings, and keep the best on validation data.
 
 Give several values to any setting of train, separated by commas. Every combination is a run in its own folder:
 
 - varlearn sweep digits-ivon --optim.lr 0.3,1 --optim.ess 3000,10000
 
-The best has the lowest NLL on validation data, mean over seeds. A tenth of the training data is held out unless the
+With --trials, Optuna proposes that many combinations, each from the results so far, and values may be ranges:
+
+- varlearn sweep digits-ivon --optim.lr 0.01:3 --trials 20
+
+The best has the lowest NLL on validation data, mean over seeds; with --by loo the lowest leave-one-out loss of the
+training examples, and none are held out. A tenth of the training data is held out unless the
 recipe or --data.validation says otherwise. The same command goes on where it stopped. It writes sweep.json, and
 best.json, which varlearn train takes in the place of a recipe.
+"""
+PREPARE = """Prepare data that are too large to be read whole.
+
+- GPT-2's corpus: varlearn prepare openwebtext downloads/openwebtext
+- ImageNet: varlearn prepare imagenet downloads/imagenet
+
+Several processes work at it. After Ctrl-C, or when a full disk has room again, the same command goes on.
+"""
+PREPARE_OPENWEBTEXT = """Encode a text corpus in GPT-2's tokens, as train.bin and test.bin.
+
+Reads .txt, .jsonl and .parquet files and .tar archives of .txt files, of one corpus of yours or OpenWebText's own, also
+compressed with gzip or xz. Nothing is downloaded but GPT-2's list of merges. Each file is read as a stream.
+
+Run it again to compare the finished files with their checksums.
+"""
+PREPARE_IMAGENET = """Pack folders of images into shards, as WebDataset does.
+
+Reads the images in train/CLASS and val/CLASS, a folder for each class. Writes .tar files of some thousand images, with
+an index, so that reading takes no search for files. varlearn train reads folders too, without this command.
+
+Run it again to compare the finished shards with their checksums.
+"""
+MERGE = """Merge finetuned models in files.
+
+- varlearn merge --base B --model A --model C --method hessian --out O
+
+Models are folders as Hugging Face writes them, LoRA adapters, runs, or posterior files. The curvature for the methods
+hessian and fisher is read from posterior.safetensors in each folder. Memory holds a part of one tensor of each model. A
+merge that was killed goes on where it stopped. The result loads with from_pretrained.
 """
 DOCTOR = """Check this machine: devices, compilers, engines.
 
@@ -104,8 +161,22 @@ app.command("varlearn.cli.train_command:train", name="train", help=TRAIN)
 app.command("varlearn.cli.sweep_command:sweep", name="sweep", help=SWEEP)
 app.command("varlearn.cli.stages:predict", name="predict", help=PREDICT)
 app.command("varlearn.cli.stages:score", name="score", help=SCORE)
+app.command("varlearn.cli.ensemble_command:ensemble", name="ensemble", help=ENSEMBLE)
+app.command("varlearn.cli.stages:export", name="export", help=EXPORT)
 app.command("varlearn.cli.stages:report", name="report", help=REPORT)
+app.command("varlearn.cli.sensitivity_commands:sensitivity", name="sensitivity", help=SENSITIVITY)
+app.command("varlearn.cli.sensitivity_commands:examples", name="examples", help=EXAMPLES)
 app.command("varlearn.cli.reproduce_command:reproduce", name="reproduce", help=REPRODUCE)
 app.command("varlearn.cli.demo_command:demo", name="demo", help=DEMO)
+prepare = App(
+    name="prepare",
+    help=PREPARE,
+    default_parameter=Parameter(name_transform=_same, negative_iterable=()),
+    help_format="markdown",
+)
+prepare.command("varlearn.cli.prepare_command:openwebtext", name="openwebtext", help=PREPARE_OPENWEBTEXT)
+prepare.command("varlearn.cli.prepare_command:imagenet", name="imagenet", help=PREPARE_IMAGENET)
+app.command(prepare)
+app.command("varlearn.cli.merge_command:merge_app", name="merge", help=MERGE)
 app.command("varlearn.cli.doctor_command:doctor", name="doctor", help=DOCTOR)
 app.command("varlearn.cli.completion:completion", name="completion", help=COMPLETION)

@@ -12,16 +12,18 @@ from varlearn.recipes import names
 from varlearn.train.config import Run
 
 MODELS = (
-    "alexnet", "densenet121", "gpt2_3m", "gpt2_10m", "gpt2_125m", "gpt2_355m", "gpt2_773m", "gpt2_tiny", "gru", "lenet",
-    "mlp", "preresnet110", "resnet18", "resnet20", "resnet20_swish", "resnet50", "small_cnn",
+    "alexnet", "densenet121", "frn_cnn", "gpt2_3m", "gpt2_10m", "gpt2_125m", "gpt2_355m", "gpt2_773m", "gpt2_tiny",
+    "gru", "lenet", "mlp", "preresnet110", "pretrained", "resnet18", "resnet20", "resnet20_swish", "resnet50",
+    "small_cnn",
 )  # fmt: skip
 DATA = (
-    "ag_news", "ag_news-pack", "ag_news-pack-human", "brown", "cifar10", "cifar10-corrupted", "cifar100",
-    "cifar100-pack", "cifar10c", "cola", "digits", "digits-noise", "digits-upside-down", "fashion_mnist",
-    "flowers102", "flowers102-pack", "imagenet",
-    "imdb", "mnist", "mnli", "mrpc", "qnli", "qqp", "rotten_tomatoes", "rte", "sst2", "sst5", "stsb", "svhn",
-    "svhn-pack", "tinyimagenet", "tinyimagenet-pack", "tinyshakespeare", "uci-boston", "uci-concrete", "uci-energy",
-    "uci-naval", "uci-protein", "uci-wine", "uci-yacht", "wikitext2", "wnli",
+    "ag_news", "ag_news-pack", "ag_news-pack-human", "amazon-standin", "amazon_polarity", "brown", "cifar10",
+    "cifar10-corrupted", "cifar100", "cifar100-pack", "cifar10c", "cola", "digits", "digits-noise",
+    "digits-upside-down", "fashion_mnist", "flowers102", "flowers102-pack", "imagenet", "imdb", "in-between", "mnist",
+    "mnli", "mnli-pack", "mrpc", "openwebtext", "qnli", "qnli-pack", "qqp", "qqp-pack", "rotten_tomatoes", "rte",
+    "sst2", "sst5", "stsb", "svhn", "svhn-pack", "tinyimagenet", "tinyimagenet-pack", "tinyshakespeare", "uci-boston",
+    "uci-concrete", "uci-energy", "uci-naval", "uci-protein", "uci-wine", "uci-yacht", "wikitext2", "wnli",
+    "yelp-standin", "yelp_polarity", "yelp_polarity-pack",
 )  # fmt: skip
 OWN_FILES = (".txt", ".bin")  # of text, and of GPT-2 tokens
 

@@ -12,11 +12,13 @@ EXTRAS = {
     "lightning": "lightning",
     "matplotlib": "plot",
     "numpy": "data",
+    "optuna": "sweep",
     "peft": "peft",
     "rich": "cli",
     "scipy": "data",
     "sklearn": "demo",
     "tensorboard": "log",
+    "tiktoken": "data",
     "transformers": "transformers",
     "trl": "trl",
 }

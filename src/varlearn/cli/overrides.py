@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import Field, field, fields, is_dataclass, make_dataclass
 from importlib import import_module
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from cyclopts import Parameter
 
@@ -17,6 +18,8 @@ from varlearn.methods import METHODS, Optim, named
 from varlearn.train.config import Run, from_json, to_json
 
 NAMED_APART = ("recipe", "scale", "seed")  # arguments of the command itself
+
+_NAMES_IN_KEY = 100  # more are refused before they are read
 
 
 class Unset:
@@ -27,6 +30,18 @@ class Unset:
 
 
 UNSET = Unset()
+
+
+class NotValidated:
+    """Metadata of a type that pydantic then takes as it is.
+
+    Cyclopts asks pydantic, where it is imported, about defaults too, and `UNSET` has no flag's type. Cyclopts itself
+    converts and checks what was given.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, str]:
+        """Pydantic's schema of anything."""
+        return {"type": "any"}
 
 
 def optional(cls: type) -> type:
@@ -44,7 +59,7 @@ def optional(cls: type) -> type:
             nested = Parameter(group=f"{item.name}: {_summary(hint)}")(optional(hint))  # type: ignore[arg-type]
             made.append((item.name, nested, field(default_factory=nested)))
         else:
-            made.append((item.name, hint, field(default=UNSET)))
+            made.append((item.name, Annotated[hint, NotValidated()], field(default=UNSET)))
     result = make_dataclass(cls.__name__, made, frozen=True)
     result.__doc__, result.__module__ = _words(cls), __name__
     return result
@@ -95,7 +110,10 @@ def laid_over(base: Run, changes: dict[str, Any]) -> Run:
         before, after = (_defaults(kind) for kind in (type(base.optim), named(optim["name"]).Settings))
         kept = {name for name in before if name in after and before[name] == after[name]}
         values["optim"] = {name: value for name, value in values["optim"].items() if name in kept}
-    return from_json(json.dumps(_merged(values, changes), default=str))  # TOML has dates, which no setting is
+    try:
+        return from_json(json.dumps(_merged(values, changes), default=str))  # TOML has dates, which no setting is
+    except RecursionError:
+        raise ValueError("the settings are nested too deeply; no setting lies deeper than two names") from None
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -125,6 +143,8 @@ def as_flags(changes: dict[str, Any], prefix: str = "") -> list[str]:
             flags += as_flags(value, f"{prefix}{name}.")
         elif isinstance(value, bool):
             flags.append(f"--{prefix}{name}" if value else f"--{prefix}no-{name}")
+        elif isinstance(value, tuple):
+            flags += [f"--{prefix}{name}", *map(str, value)]
         else:
             flags += [f"--{prefix}{name}", "none" if value is None else str(value)]
     return flags
@@ -176,6 +196,9 @@ def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _toml(text: str) -> dict[str, Any]:
+    # Python's reader needs memory that grows with the square of the number of names in a key: 40 GB for 200 kB.
+    if any(piece.count(".") > _NAMES_IN_KEY for piece in re.split(r"[=,{}\[\]\n]", text)):
+        raise ValueError(f"a key has more than {_NAMES_IN_KEY} names; those of settings have two, e.g. optim.lr")
     if sys.version_info >= (3, 11):
         import tomllib
     else:

@@ -105,3 +105,20 @@ def report(*runs: Path, out: Path | None = None) -> int:
     page = write_report(runs, target)
     say(f"wrote {page}")
     return 0
+
+
+def export(
+    run: Path,
+    /,
+    *,
+    out: Path,
+) -> int:
+    """Write the finetuned network of a run as a folder that Hugging Face's from_pretrained reads.
+
+    Args:
+        run: folder of the run; its network must be "pretrained".
+        out: folder to write: the network at the posterior's mean, its tokenizer, and posterior.safetensors.
+    """
+    training.RunFolder(run).read_run()
+    say(f"wrote {training.export_pretrained(run, out)}")
+    return 0

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from varlearn import train as training
 from varlearn.cli.known_names import RecipeName, check_names
+from varlearn.cli.missing_packages import require
 from varlearn.cli.overrides import given
 from varlearn.cli.run_checks import check_device
 from varlearn.cli.setting_flags import setting_names, suggestion
 from varlearn.cli.show import say, table
 from varlearn.cli.train_command import chosen
-from varlearn.recipes.grid import Point, best, combinations, point, results
+from varlearn.recipes.grid import TITLES, Criterion, Point, best, combinations, point, results
+from varlearn.recipes.range_search import RangeSearch, bounds, corners
 from varlearn.train.config import Run, to_json
 
 
@@ -26,18 +31,23 @@ def sweep(
     scale: Literal["small", "paper"] = "small",
     seed: int = 0,
     seeds: int = 1,
+    trials: int | None = None,
+    by: Criterion = "validation",
     device: str | None = None,
     quiet: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Train every combination of the given settings, and freeze the one with the lowest NLL on validation data.
+    """Train combinations of the given settings, and freeze the one with the lowest NLL on validation data or LOO loss.
 
     Args:
         recipe: its name, see varlearn list; or a file of settings.
-        grid: settings with their values, e.g. --optim.lr 0.1,0.3,1.
+        grid: settings with their values, e.g. --optim.lr 0.1,0.3,1; with --trials also ranges, --optim.lr 0.01:1.
         out: folder of the runs; runs/sweep-RECIPE-SCALE unless given.
         scale: "small" or "paper", as for train.
         seed: the first one.
         seeds: runs of each combination.
+        trials: combinations that Optuna proposes one after the other; every combination of the values unless given.
+        by: "validation" for the NLL on examples held out; "loo" for the leave-one-out loss of the training examples,
+            which holds none out.
         device: where to compute; a GPU if there is one unless given.
         quiet: no progress.
     """
@@ -45,18 +55,77 @@ def sweep(
         raise ValueError(f"--seeds {seeds} must be at least 1")
     values = grid_values(list(grid))
     folder = out or Path("runs") / f"sweep-{Path(recipe).stem}-{scale}"
-    points = [point(words, _run(recipe, scale, seed, words), seeds, folder) for words in combinations(values)]
-    for one in points:
-        for job in one.jobs:
-            check_names(job.run)
-            _check_folder(job.out, job.run)
+    at = partial(_checked_point, recipe, scale, seed, seeds, folder, by)
+    train_points = partial(_train_points, device=device, quiet=quiet)
+    if trials is None:
+        _refuse_ranges(values)
+        points = [at(words) for words in combinations(values)]
+        check_device(device)
+        failed = train_points(points)
+    else:
+        points, failed = _search(values, trials, seed, at, train_points, device)
+    return _conclude(points, list(values), folder) or failed
+
+
+def _search(
+    values: dict[str, list[str]],
+    trials: int,
+    seed: int,
+    at: Callable[[dict[str, str]], Point],
+    train_points: Callable[[list[Point]], int],
+    device: str | None,
+) -> tuple[list[Point], int]:
+    """Train what Optuna proposes. Runs that are finished already are told to it again, in the same order."""
+    if trials < 1:
+        raise ValueError(f"--trials {trials} must be at least 1")
+    for words in combinations(corners(values)):
+        at(words)
     check_device(device)
+    require("optuna")
+    search, points, failed = RangeSearch(values, seed), list[Point](), 0
+    for _ in range(trials):
+        proposed = at(search.propose())
+        failed |= train_points([proposed])
+        search.learn(proposed.nll())
+        points += [] if proposed in points else [proposed]
+    return points, failed
+
+
+def _refuse_ranges(values: dict[str, list[str]]) -> None:
+    for name, words in values.items():
+        for word in words:
+            if ":" in word and bounds(word) is not None:
+                raise ValueError(f"--{name} {word} is a range; say how many combinations to try, e.g. --trials 20")
+
+
+def _checked_point(
+    recipe: str,
+    scale: Literal["small", "paper"],
+    seed: int,
+    seeds: int,
+    folder: Path,
+    by: Criterion,
+    words: dict[str, str],
+) -> Point:
+    """The runs of one combination, after everything about them is checked that can be before training."""
+    found = point(words, _run(recipe, scale, seed, words), seeds, folder, by)
+    for job in found.jobs:
+        check_names(job.run)
+        _check_folder(job.out, job.run)
+    return found
+
+
+def _train_points(points: list[Point], *, device: str | None, quiet: bool) -> int:
+    """Finish the runs of these combinations; 1 if one of them failed."""
     from varlearn.recipes.jobs import run_all
 
+    progress = False if quiet else None
     jobs = [job for one in points for job in one.jobs]
-    failed = list(run_all(jobs, progress=False if quiet else None, device=device, say=say))
-    code = _conclude(points, values, folder)
-    return 1 if failed else code
+    failed = int(bool(list(run_all(jobs, progress=progress, device=device, say=say))))
+    for job in (job for one in points if one.by == "loo" for job in one.jobs if job.finished):
+        if not training.RunFolder(job.out).sensitivity.exists():
+            training.sensitivity_run(job.out, progress=progress, device=device)
+    return failed
 
 
 def grid_values(words: list[str]) -> dict[str, list[str]]:
@@ -106,17 +175,17 @@ def _check_folder(out: Path, run: Run) -> None:
     RunFolder(out).check(run, resume=True)
 
 
-def _conclude(points: list[Point], values: dict[str, list[str]], folder: Path) -> int:
+def _conclude(points: list[Point], names: list[str], folder: Path) -> int:
     """Print the table, write `sweep.json` and `best.json`."""
     from varlearn.files.atomic import write_text
 
-    rows = results(points)
-    winner = best(points)
-    write_text(folder / "sweep.json", json.dumps({"criterion": "validation NLL", "points": rows}, indent=2) + "\n")
-    order = sorted(range(len(rows)), key=lambda place: _sortable(rows[place]["validation_nll"]))
-    varied = [name for name, options in values.items() if len(options) > 1] or list(values)
-    cells = [[*(rows[place]["settings"][name] for name in varied), _cell(rows[place])] for place in order]
-    table([*varied, "validation NLL"], cells, title=str(folder), numbers=len(varied) + 1)
+    rows, by = results(points), points[0].by
+    winner, criterion = best(points), f"{by}_nll"
+    write_text(folder / "sweep.json", json.dumps({"criterion": TITLES[by], "points": rows}, indent=2) + "\n")
+    order = sorted(range(len(rows)), key=lambda place: _sortable(rows[place][criterion]))
+    varied = [name for name in names if len({one.words[name] for one in points}) > 1] or names
+    cells = [[*(rows[place]["settings"][name] for name in varied), _cell(rows[place][criterion])] for place in order]
+    table([*varied, TITLES[by]], cells, title=str(folder), numbers=len(varied) + 1)
     if winner is None:
         say("no run is finished, so there is no best")
         return 1
@@ -130,6 +199,5 @@ def _sortable(nll: float | str | None) -> float:
     return float("inf") if nll is None else float(nll)
 
 
-def _cell(row: dict[str, Any]) -> str:
-    nll = row["validation_nll"]
+def _cell(nll: float | str | None) -> str:
     return "failed" if nll is None else f"{float(nll):.4f}"
