@@ -123,6 +123,15 @@ def choose(covering: Covering, mutant: Mutant) -> list[str]:
     return list(dict.fromkeys(found or covering["files"].get(mutant.path, [])))
 
 
+def with_all_cases(tests: Iterable[str]) -> list[str]:
+    """The same tests with all their parameters.
+
+    >>> with_all_cases(["tests/a.py::test_b[1]", "tests/a.py::test_b[2]", "tests/a.py::test_c"])
+    ['tests/a.py::test_b', 'tests/a.py::test_c']
+    """
+    return list(dict.fromkeys(test.split("[")[0] for test in tests))
+
+
 def load(tree: Path, cache: Path, environment: dict[str, str]) -> Covering:
     """The tests of each line, from the cache unless sources or tests have changed."""
     path = cache / f"covering_tests-{_fingerprint(tree)}.json"

@@ -29,16 +29,20 @@ FAILED, OUTPUT = Path("first_failure.txt"), Path("pytest_output.txt")
 
 
 class Chosen:
-    """A pytest plugin that runs the given tests, file by file, and notes the first failure."""
+    """A pytest plugin that runs the given tests, file by file, and notes the first failure.
+
+    A test without its parameters stands for all its cases.
+    """
 
     def __init__(self, tests: list[str]) -> None:
         files = list(dict.fromkeys(test.split("::")[0] for test in tests))
         self._order = {test: (files.index(test.split("::")[0]), number) for number, test in enumerate(tests)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = sorted(
-            (item for item in items if item.nodeid in self._order), key=lambda item: self._order[item.nodeid]
-        )
+        places = ((self._order.get(item.nodeid, self._order.get(item.nodeid.split("[")[0])), item) for item in items)
+        items[:] = [
+            item for _, item in sorted((each for each in places if each[0] is not None), key=lambda each: each[0])
+        ]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not FAILED.exists():

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 COMPONENTS = ("core", "optim", "posterior", "metrics")
-_SEVERAL_PROCESSES = ("optim/ranks/", "core/shards.py")  # tested by processes that outlive a quick test
+# Their tests start processes, or take minutes in an interpreter of kernels: too slow to be run for each mutant.
+_SLOWLY_TESTED = ("optim/ranks/", "core/shards.py", "optim/engine/triton/")
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq,
@@ -77,7 +78,7 @@ def sample(root: Path, count: int, seed: int) -> list[Mutant]:
     found: list[Mutant] = []
     for component in COMPONENTS:
         for path in sorted((root / "src" / "varlearn" / component).rglob("*.py")):
-            if not any(part in str(path) for part in _SEVERAL_PROCESSES):
+            if not any(part in str(path) for part in _SLOWLY_TESTED):
                 found += mutants(path.read_text(encoding="utf-8"), str(path.relative_to(root)))
     random.Random(seed).shuffle(found)
     return found[:count]

@@ -1,7 +1,8 @@
 """Mutation testing: small changes of core, optim, posterior and metrics must make a test fail.
 
 Each mutant is written into a copy of the project. The tests that run the changed line are run there, in a fork of a
-process that has already imported torch. A mutant is killed when a test fails or exceeds its time limit.
+process that has already imported torch. A mutant is killed when a test fails or exceeds its time limit. First a few
+cases of each test are run; what survives them is tried with all cases for four minutes, where only a failure kills.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _COPIED = ("src", "tests", "docs", "examples", "benchmarks", "soak", "tools", "p
 _FIRST = 12  # tests in the first fork; most mutants are killed there
 _RUNNER_FAILED = (3, 4, 5)  # pytest's codes for an internal error, a wrong call, and no tests
 _SECONDS = 60.0 + 6.0 * covering_tests.SECONDS
+_ALL_CASES_SECONDS = 240.0  # of a survivor's tests with all their parameters
 
 
 def cases(numbers: range, seed: int) -> Iterator[Outcome]:
@@ -74,6 +76,8 @@ def judge(tree: Path, server: ForkServer, mutant: Mutant, tests: list[str]) -> O
     where = f"{mutant.path}:{mutant.line}: {mutant.what}"
     with written(tree, mutant):
         if any(batch and fail(server, batch) for batch in (tests[:_FIRST], tests[_FIRST:])):
+            return Outcome(kind)
+        if tests and server.run(covering_tests.with_all_cases(tests), _ALL_CASES_SECONDS)["code"] == 1:
             return Outcome(kind)
     return Outcome(kind, kept=False, detail=f"{where} ({len(tests)} tests pass)")
 
