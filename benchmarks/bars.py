@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from benchmarks import methods
 from benchmarks.calls import CASE as CALLS_CASE
+from benchmarks.merge import CASE as MERGE_CASE
 from benchmarks.predict import CASE as PREDICT_CASE
 from benchmarks.results import Document
 from benchmarks.workloads import BY_SIZE, GPT_37M, GPT_STEP, MANY, RESNET20, RESNET20_REAL, RESNET_STEP
@@ -50,6 +52,16 @@ BARS = (
     Bar("the same, lean, 7,800 tensors", "memory", MANY.name, _LEAN, _OVER, 1.1, 0.05),
     Bar("ns per parameter, 300M over 1M", "scaling", BY_SIZE[-1].name, _FUSED, "growth", 1.3, 1.1),
     Bar("predict without its draws, x forward passes", "predict", PREDICT_CASE, "predict", "without_draws", 1.05, 1.0),
+    Bar("squares of examples, x forward and backward", "methods", methods.SQUARES, "vectorized", "ratio", 2.5, 1.7),
+    Bar("the same, x one by one", "methods", methods.SQUARES, methods.LOOP, "ratio", 0.5, 0.3),
+    Bar("step of BBB, x AdamW's", "methods", methods.STEP, "bbb", "ratio", 1.6, 1.3),
+    Bar("SWAG's collection, x an epoch", "methods", methods.COLLECTION, "collection", "ratio", 0.01, 0.001),
+    Bar("last-layer Laplace, x forward passes over the data", "methods", methods.FIT, "fit", "ratio", 1.2, 1.1),
+    *(
+        Bar(f"predictions of {name}, x forward", "methods", methods.PREDICTION, f"{name}: predict", "ratio", 1.05, 1.0)
+        for name in methods.PREDICTED
+    ),
+    Bar("merging 1B parameters in files, GiB of memory", "merge", MERGE_CASE, "hessian", "peak_gib", 1.0, 0.5),
 )
 # fmt: on
 

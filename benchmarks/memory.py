@@ -60,9 +60,9 @@ def peak_vectors(contender: str, case: str) -> float:
     """The same in this process, which must not have used much memory before."""
     work = _CASES[case]
     _steps(contender, GPT_SMALL)  # loads libraries, starts threads and compiles kernels on something small
-    start = _status_bytes("VmRSS")
+    start = status_bytes("VmRSS")
     _steps(contender, work)
-    return (_status_bytes("VmHWM") - start) / (4 * work.count)
+    return (status_bytes("VmHWM") - start) / (4 * work.count)
 
 
 def _steps(name: str, work: Tensors) -> None:
@@ -75,7 +75,7 @@ def _steps(name: str, work: Tensors) -> None:
         contender.drive(optimizer, nothing)
 
 
-def _status_bytes(field: Literal["VmRSS", "VmHWM"]) -> int:
+def status_bytes(field: Literal["VmRSS", "VmHWM"]) -> int:
     """Memory that this process holds now (VmRSS), or the most it has held so far (VmHWM).
 
     `ru_maxrss` is the second best: it knows only the peak, which on Linux includes the parent's before the fork.

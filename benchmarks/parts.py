@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import blocks, calls, memory, noise, predict, scaling, step, train
+from benchmarks import blocks, calls, memory, merge, methods, noise, predict, scaling, start, step, train
 
-PARTS = {module.PART.name: module.PART for module in (step, calls, train, memory, scaling, blocks, predict, noise)}
+_MODULES = (step, calls, train, memory, scaling, blocks, predict, merge, noise, methods, start)
+PARTS = {module.PART.name: module.PART for module in _MODULES}

@@ -1,8 +1,8 @@
 """The lists of "Adding things" in CONTRIBUTING.md hold for everything that is there.
 
 Each section there is a kind of thing, each entry of its list begins with a path. For every thing of that kind the file
-must exist and name it. `<name>` stands for the name of the thing, `<module>` for the module that defines it. A new
-section needs a row in `THINGS`.
+must exist and name it. `<name>` stands for the name of the thing, with "_" for "-", `<module>` for the module that
+defines it. Entries for a fused engine hold for rules that have a kernel there. A new section needs a row in `THINGS`.
 """
 
 import inspect
@@ -15,18 +15,21 @@ from pkgutil import iter_modules
 import pytest
 import torch
 
-from varlearn import core, data, metrics, models, optim, posterior, recipes
+from varlearn import core, data, metrics, models, optim, posterior, prediction, recipes
 from varlearn.core.rule import Rule
 from varlearn.data import loading
 from varlearn.data.glue import TASKS
+from varlearn.data.glue_samples import SAMPLES
+from varlearn.data.review_polarity import REVIEWS
 from varlearn.methods import METHODS, Optim
 from varlearn.optim.engine.choice import ENGINES
+from varlearn.optim.engine.native import rule_kernels
 from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions, score
 from varlearn.report.score_table import TITLES
 
 REPO = Path(__file__).parents[1]
 COUNTS = {"examples", "tokens"}  # in metrics.json beside the scores
-FAMILIES = {*TASKS, *loading.UCI}  # sets that one table of their module lists
+FAMILIES = {*TASKS, *SAMPLES, *REVIEWS, *loading.UCI}  # sets that one table of their module lists
 
 
 def module_of(thing: object) -> str:
@@ -36,7 +39,7 @@ def module_of(thing: object) -> str:
 
 
 def data_sets() -> dict[str, str]:
-    tables = {**loading.IMAGES, **loading.TEXTS, **loading.CORPORA}
+    tables = {**loading.IMAGES, **loading.TEXTS, **loading.CORPORA, **loading.TOKENS}
     return {name: module_of(function) for name, function in tables.items() if name not in FAMILIES}
 
 
@@ -97,7 +100,7 @@ def lists() -> dict[str, list[str]]:
 def missing(paths: list[str], name: str, module: str) -> Iterator[str]:
     """What the entries of a list demand, and the repository does not have."""
     for entry in paths:
-        path = REPO / entry.replace("<name>", name).replace("<module>", module)
+        path = REPO / entry.replace("<name>", name.replace("-", "_")).replace("<module>", module)
         if not path.is_file():
             yield f"{path.relative_to(REPO)} is missing"
         elif not re.search(rf"(?<![a-z0-9]){name.replace('-', '[-_]')}(?![a-z0-9])", path.read_text(), re.IGNORECASE):
@@ -110,10 +113,20 @@ def test_every_section_is_followed() -> None:
     assert all(THINGS.values())
 
 
+def needed(paths: list[str], section: str, name: str) -> list[str]:
+    """The entries of a list, of a rule without those of the engines that have no kernel of it."""
+    if section != "A rule":
+        return paths
+    kernels = {"native": rule_kernels.RULES, "triton": {"ivon", "vadamw"}}
+    without = [f"/{engine}/" for engine, known in kernels.items() if name not in known]
+    return [path for path in paths if not any(part in path for part in without)]
+
+
 @pytest.mark.parametrize("section", THINGS)
 def test_the_list_holds_for_what_is_there(section: str) -> None:
     paths = lists()[section]
-    found = {name: list(missing(paths, name, module)) for name, module in THINGS[section].items()}
+    things = THINGS[section].items()
+    found = {name: list(missing(needed(paths, section, name), name, module)) for name, module in things}
     assert {name: words for name, words in found.items() if words} == {}
 
 
@@ -135,7 +148,7 @@ def test_the_row_of_a_method_says_what_it_is(name: str) -> None:
     own = [field for field in method.Settings.__dataclass_fields__ if field not in Optim.__dataclass_fields__]
     assert (label, cost) == (method.label, method.cost)
     assert further == ", ".join(f"`{field}`" for field in own)
-    assert kind.strip("`") in posterior.__all__
+    assert set(re.findall(r"`(\w+)`", kind)) <= {*posterior.__all__, *prediction.__all__}
     assert (kind == "`Point`") == (not method.averages)
 
 

@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from varlearn import advice, metrics, optim, posterior, prediction, presets
+    from varlearn.approximations import SWAG, fit_laplace, insert_dropout
     from varlearn.batchnorm import recalibrate_batchnorm
     from varlearn.fitting import Fitted, fit, load
-    from varlearn.merging import merge
+    from varlearn.merging import merge, squared_gradients
     from varlearn.optim import IVON, VAdamW, elbo
     from varlearn.posterior import DiagGaussian, Mixture, Point
-    from varlearn.prediction import calibrate, predict, predict_regression, predict_tokens
-    from varlearn.sensitivities import Sensitivity, sensitivity
+    from varlearn.prediction import calibrate, generate, predict, predict_regression, predict_tokens
+    from varlearn.sensitivities import Sensitivity, SensitivityTracker, TokenSensitivity, sensitivity
 
 __all__ = [
     "IVON",
+    "SWAG",
     "DiagGaussian",
     "Fitted",
     "Mixture",
     "Point",
     "Sensitivity",
+    "SensitivityTracker",
+    "TokenSensitivity",
     "VAdamW",
     "advice",
     "calibrate",
     "elbo",
     "fit",
+    "fit_laplace",
+    "generate",
+    "insert_dropout",
     "load",
     "merge",
     "metrics",
@@ -41,6 +48,7 @@ __all__ = [
     "presets",
     "recalibrate_batchnorm",
     "sensitivity",
+    "squared_gradients",
 ]
 __version__ = "0.1.0"
 
@@ -63,14 +71,16 @@ def __getattr__(name: str) -> Any:
             return getattr(import_module("varlearn.optim"), name)
         case "DiagGaussian" | "Mixture" | "Point":
             return getattr(import_module("varlearn.posterior"), name)
-        case "calibrate" | "predict" | "predict_regression" | "predict_tokens":
+        case "SWAG" | "fit_laplace" | "insert_dropout":
+            return getattr(import_module("varlearn.approximations"), name)
+        case "calibrate" | "generate" | "predict" | "predict_regression" | "predict_tokens":
             return getattr(import_module("varlearn.prediction"), name)
-        case "Sensitivity" | "sensitivity":
+        case "Sensitivity" | "SensitivityTracker" | "TokenSensitivity" | "sensitivity":
             return getattr(import_module("varlearn.sensitivities"), name)
         case "Fitted" | "fit" | "load":
             return getattr(import_module("varlearn.fitting"), name)
-        case "merge":
-            return import_module("varlearn.merging").merge
+        case "merge" | "squared_gradients":
+            return getattr(import_module("varlearn.merging"), name)
         case "recalibrate_batchnorm":
             return import_module("varlearn.batchnorm").recalibrate_batchnorm
     raise AttributeError(f"module 'varlearn' has no attribute {name!r}")

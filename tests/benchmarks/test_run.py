@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import bars, contenders, fresh, memory, page, results, run, scaling, timing, workloads
+from benchmarks import bars, contenders, fresh, memory, methods, page, results, run, scaling, timing, workloads
 from benchmarks.parts import PARTS
 from benchmarks.tables import Column, as_markdown, as_text, cells
+from varlearn.methods import METHODS
 
 IN_PROCESS = [name for name in PARTS if name != "memory"]
 COLUMNS = (Column("contender", "optimizer"), Column("ms", "ms", ".1f", is_main=True))
@@ -94,7 +95,7 @@ def test_pooled_rounds_keep_their_partners() -> None:
 
 def test_the_peak_is_at_least_what_is_held() -> None:
     held = torch.ones(1 << 22)
-    assert memory._status_bytes("VmHWM") >= memory._status_bytes("VmRSS") > 4 * held.numel()
+    assert memory.status_bytes("VmHWM") >= memory.status_bytes("VmRSS") > 4 * held.numel()
 
 
 # Turn-taking
@@ -303,9 +304,10 @@ def test_verdicts_follow_bar_and_goal(value: float, verdict: str) -> None:
 
 
 def test_bars_name_parts_and_columns_that_exist() -> None:
+    of_methods = {"vectorized", methods.LOOP, "collection", "fit", *METHODS, *(f"{name}: predict" for name in METHODS)}
     for bar in bars.BARS:
         assert bar.column in {column.key for column in PARTS[bar.part].columns}
-        known = {contender.name for contender in contenders.ALL} | {"predict", "block"}
+        known = {contender.name for contender in contenders.ALL} | {"predict", "block", "hessian", *of_methods}
         assert bar.contender in known
         assert bar.goal <= bar.bar
 
