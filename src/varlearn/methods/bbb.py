@@ -79,18 +79,7 @@ class _BBBBase(VariationalMethod[B]):
     def _made(self, groups: list[dict[str, Any]], facts: Facts) -> BBB:
         from varlearn.optim import BBB
 
-        settings = self.settings
-        return BBB(
-            groups,
-            lr=settings.lr,
-            ess=float(facts.n) if settings.ess is None else settings.ess,
-            hess_init=settings.hess_init,
-            weight_decay=settings.weight_decay,
-            betas=(settings.beta1, settings.beta2),
-            mc_samples=settings.samples,
-            seed=facts.seed,
-            max_grad_norm=facts.max_grad_norm,
-        )
+        return BBB(groups, **self.arguments(facts))
 
 
 class BBBMethod(_BBBBase[BBBSettings]):
@@ -129,7 +118,7 @@ class BBBPaperMethod(_BBBBase[BBBPaperSettings]):
         from torch import nn
 
         settings = self.settings
-        ess = float(facts.n) if settings.ess is None else settings.ess
+        ess = self.arguments(facts)["ess"]
         layers = [m for m in model.modules() if isinstance(m, (nn.Linear, nn.modules.conv._ConvNd))]
         random = {id(param) for layer in layers for param in layer.parameters(recurse=False)}
         groups: list[dict[str, Any]] = []

@@ -66,17 +66,10 @@ class BSAMMethod(VariationalMethod[BSAMSettings]):
         settings = self.settings
         return BSAM(
             parameter_groups(model, settings),
-            lr=settings.lr,
-            ess=float(facts.n) if settings.ess is None else settings.ess,
             rho=settings.rho,
-            hess_init=settings.hess_init,
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
             damping=settings.damping,
-            mc_samples=settings.samples,
             clip_radius=settings.clip_radius,
-            seed=facts.seed,
-            max_grad_norm=facts.max_grad_norm,
+            **self.arguments(facts),
         )
 
     def sample_pass(self, training: Training, batch: Batch, draw: int, more: bool) -> Tensor:

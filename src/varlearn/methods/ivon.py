@@ -75,18 +75,11 @@ class IVONMethod(VariationalMethod[IVONSettings]):
         is_handed_in = self._approx in ("gauss_newton", "hutchinson")
         return IVON(
             parameter_groups(model, settings),
-            lr=settings.lr,
-            ess=float(facts.n) if settings.ess is None else settings.ess,
-            hess_init=settings.hess_init,
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
-            mc_samples=settings.samples,
             clip_radius=settings.clip_radius,
             rescale_lr=settings.rescale_lr,
             hess_approx="squared_gradient" if self._approx == "squared_gradient" else "reparam",
             noise="shared" if is_handed_in else "independent",  # estimates are averaged over processes
-            seed=facts.seed,
-            max_grad_norm=facts.max_grad_norm,
+            **self.arguments(facts),
         )
 
     def sample_pass(self, training: Training, batch: Batch, draw: int, more: bool) -> Tensor:

@@ -53,15 +53,8 @@ class IVON2021Method(VariationalMethod[IVON2021Settings]):
         settings = self.settings
         return IVON2021(
             parameter_groups(model, settings),
-            lr=settings.lr,
-            ess=float(facts.n) if settings.ess is None else settings.ess,
-            hess_init=settings.hess_init,
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
             damping=settings.damping,
-            mc_samples=settings.samples,
             clip_radius=settings.clip_radius,
             rescale_lr=settings.rescale_lr,
-            seed=facts.seed,
-            max_grad_norm=facts.max_grad_norm,
+            **self.arguments(facts),
         )

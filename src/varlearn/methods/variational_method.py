@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from varlearn.methods.method import Batch, Method, S, Training
+from varlearn.methods.method import Batch, Facts, Method, S, Training
 from varlearn.methods.pass_count import PassCount
 
 if TYPE_CHECKING:
@@ -28,6 +28,20 @@ class VariationalMethod(Method[S]):
     def __init__(self, settings: S) -> None:
         super().__init__(settings)
         self._passes = PassCount()
+
+    def arguments(self, facts: Facts) -> dict[str, Any]:
+        """What the optimizers of all variational methods are made with: lambda = n where `ess` is None."""
+        settings = self.settings
+        return {
+            "lr": settings.lr,
+            "ess": float(facts.n) if settings.ess is None else settings.ess,
+            "hess_init": settings.hess_init,
+            "betas": (settings.beta1, settings.beta2),
+            "weight_decay": settings.weight_decay,
+            "mc_samples": settings.samples,
+            "seed": facts.seed,
+            "max_grad_norm": facts.max_grad_norm,
+        }
 
     def gradients(self, training: Training, batch: Batch) -> list[Tensor]:
         """One backward pass at each sample of the weights."""

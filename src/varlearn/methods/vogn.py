@@ -55,18 +55,11 @@ class GaussNewtonMethod(VariationalMethod[S]):
         settings = self.settings
         return VOGN(
             parameter_groups(model, settings),
-            lr=settings.lr,
-            ess=float(facts.n) if settings.ess is None else settings.ess,
-            hess_init=settings.hess_init,
-            betas=(settings.beta1, settings.beta2),
-            weight_decay=settings.weight_decay,
             damping=getattr(settings, "damping", 0.0),
             momentum=self.momentum,
-            mc_samples=settings.samples,
             clip_radius=settings.clip_radius,
             rescale_lr=settings.rescale_lr,
-            seed=facts.seed,
-            max_grad_norm=facts.max_grad_norm,
+            **self.arguments(facts),
         )
 
     def sample_pass(self, training: Training, batch: Batch, draw: int, more: bool) -> Tensor:
