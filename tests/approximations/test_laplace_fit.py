@@ -220,3 +220,11 @@ def test_wrong_use_is_refused_with_its_cure() -> None:
         fit_laplace(net, batches).posterior(0.0)
     with pytest.raises(ValueError, match=r"the targets are numbers; pass the variance of their noise"):
         fit_laplace(net, [(torch.ones(2, 2), torch.ones(2, 3))])
+    with pytest.raises(
+        ValueError, match=r"a target is class -100, and classes must be 0 to 2 for the network's 3 outp"
+    ):
+        fit_laplace(net, [(torch.ones(2, 2), torch.tensor([0, -100]))])
+    with pytest.raises(ValueError, match=r"Jacobians of single examples, .* for GRU \(0\); use layers='last'"):
+        fit_laplace(
+            nn.Sequential(nn.GRU(2, 2)), [(torch.ones(2, 2), torch.tensor([0, 1]))], layers="all", structure="diag"
+        )

@@ -1,5 +1,7 @@
 """The Laplace approximation as a method: SGD, its settings, how the prior is chosen."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -67,3 +69,29 @@ def test_wrong_use_is_refused_before_training() -> None:
         LaplaceMethod(LaplaceSettings()).optimizer(nn.Linear(1, 1), Facts(10, 2, 3, "regression"))
     with pytest.raises(ValueError, match=r"optim.prior_precision=0.0 must be > 0 and finite; 10 is the paper's"):
         LaplaceSettings(prior_precision=0.0)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "layers", "words"),
+    [
+        (
+            (2_600,),
+            "last",
+            r"optim.name='laplace': structure='full' has a matrix of 5,202 x 5,202 .* use structure='kron'",
+        ),
+        (
+            (900,),
+            "all",
+            r"optim.name='laplace': structure='full' has a matrix of 5,402 x 5,402 .* use structure='diag'",
+        ),
+    ],
+)
+def test_a_network_that_cannot_be_fitted_is_refused_at_the_first_step(
+    hidden: tuple[int, ...], layers: str, words: str
+) -> None:
+    run = Run(model=Model("mlp", 2, hidden=hidden), data=Data(batch_size=4), train=Train(epochs=3))
+    run = replace(run, optim=LaplaceSettings(layers=layers))  # type: ignore[arg-type]
+    training = Training(build_parts(run, EXAMPLES, ALONE), ALONE)
+    with pytest.raises(ValueError, match=words):
+        training.gradients()
+    assert training.model.training

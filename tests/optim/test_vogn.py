@@ -141,6 +141,24 @@ def test_an_error_of_the_users_network_is_not_hidden() -> None:
         example_gradients(nn.Linear(3, 2), lambda f, a, b: f(a).sum(), torch.ones(2, 4), torch.ones(2))
 
 
+def test_a_refused_backward_leaves_gradients_alone() -> None:
+    net, other, loss_fn = network(), network(), nn.CrossEntropyLoss()
+    x, y = torch.randn(5, 2, 4, 4), torch.tensor([0, 2, 1, 1, 0])
+    opt = VOGN(net.parameters(), 0.1, 100.0)
+    with pytest.raises(RuntimeError, match=r"backward\(\) outside a training block; call it inside sampled_params"):
+        opt.backward(net, loss_fn, x, y)
+    with pytest.raises(ValueError, match="not a trainable parameter of this optimizer"), opt.sampled_params(train=True):
+        opt.backward(other, loss_fn, x, y)
+    words = r"the loss has shape \(1,\) and must be one number.* reduction='mean'"
+    with pytest.raises(ValueError, match=words), opt.sampled_params(train=True):
+        opt.backward(net, nn.CrossEntropyLoss(reduction="none"), x, y)
+    assert all(param.grad is None for param in (*net.parameters(), *other.parameters()))
+    with opt.sampled_params(train=True):
+        opt.backward(net, loss_fn, x, y)
+        with pytest.raises(RuntimeError, match=r"backward\(\) twice in a training block"):
+            opt.backward(net, loss_fn, x, y)
+
+
 def test_a_block_without_squares_is_refused_and_forgotten() -> None:
     weight = nn.Parameter(torch.ones(2))
     opt = VOGN([weight], 0.1, 100.0)

@@ -223,6 +223,12 @@ class _All(Sums):
         self._size = sum(value.numel() for value in self._params.values())
         if structure == "full":
             _check_size(self._size, "diag")
+        for name, module in model.named_modules():
+            if isinstance(module, nn.RNNBase):
+                raise ValueError(
+                    f"layers='all' needs the Jacobians of single examples, which PyTorch does not have for "
+                    f"{type(module).__name__} ({name}); use layers='last'"
+                )
         self._total: Tensor | None = None
 
     def forward(self, inputs: Any) -> tuple[Any, Add]:
@@ -230,9 +236,7 @@ class _All(Sums):
             outputs = self._call(inputs)
         return outputs, lambda curvature: self._add(inputs, curvature)
 
-    def _add(self, inputs: Any, curvature: Tensor) -> None:
-        if not isinstance(inputs, Tensor):
-            raise ValueError("layers='all' needs inputs that are one tensor; use layers='last'")
+    def _add(self, inputs: Tensor, curvature: Tensor) -> None:
         terms = len(curvature) // len(inputs)  # of the loss, per example
         step = max(1, _JACOBIAN // (self._size * curvature.shape[1] * terms))
         for place in range(0, len(inputs), step):

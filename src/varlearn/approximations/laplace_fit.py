@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -152,35 +153,71 @@ def fit_laplace(
     if noise_variance is not None and not 0.0 < noise_variance < math.inf:
         raise ValueError(f"noise_variance={noise_variance} must be > 0 and finite; it is a variance, not a std")
     device, unpack, call = device_of(model), unpack or split_batch, forward or _caller(model)
-    modes = {module: module.training for module in model.modules()}
     sums: curvature_sums.Sums | None = None
-    n, log_likelihood, inputs = 0, 0.0, None
-    try:
-        model.eval()
-        with uncompiled(model):
-            for batch in loader:
-                inputs, targets = unpack(batch)
-                inputs = move(inputs, device)
-                if targets is None:
-                    raise ValueError("the loader gives no targets; give pairs (inputs, targets)")
-                if sums is None:
-                    with torch.no_grad():
-                        last = last_layer(model, call, inputs) if layers == "last" else None
-                    sums = curvature_sums.start(model, last, structure, call)
-                outputs, add = sums.forward(inputs)
-                found = output_curvature(outputs, targets.to(device), noise_variance)
-                add(found.curvature)
-                n += len(found.curvature)
-                log_likelihood += found.log_likelihood
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    n, log_likelihood = 0, 0.0
+    with _evaluated(model):
+        for batch in loader:
+            inputs, targets = unpack(batch)
+            inputs = move(inputs, device)
+            if targets is None:
+                raise ValueError("the loader gives no targets; give pairs (inputs, targets)")
+            if sums is None:
+                sums = _empty_sum(model, inputs, layers, structure, call)
+            outputs, add = sums.forward(inputs)
+            found = output_curvature(outputs, targets.to(device), noise_variance)
+            add(found.curvature)
+            n += len(found.curvature)
+            log_likelihood += found.log_likelihood
     if sums is None:
         raise ValueError("the loader gave no batch; pass the training data")
     # Outputs are linear in the last layer; a pair's variance must stay positive, which its linearization would not.
     linear = layers == "all" and not isinstance(outputs, (tuple, list))
     origin = Origin(method="laplace", per="sum", n=n, predict="linearized" if linear else "weights")
     return Laplace(sums.finish(n), _point(model, sums.names), n, log_likelihood, origin)
+
+
+def refuse_unfit(
+    model: nn.Module, inputs: Any, layers: Layers, structure: Structure, forward: Callable[[Any], Any] | None = None
+) -> None:
+    """Raise what `fit_laplace` would raise about a network, before it is trained.
+
+    Args:
+        model: in eval mode meanwhile, and as before afterwards.
+        inputs: of a batch.
+        layers: as for the fit.
+        structure: as for the fit.
+        forward: as for the fit.
+
+    >>> refuse_unfit(nn.Linear(600, 10), torch.ones(1, 600), "last", "full")
+    Traceback (most recent call last):
+    ...
+    ValueError: structure='full' has a matrix of 6,010 x 6,010 and must have at most 5,000 weights; use structure='kron'
+    """
+    with _evaluated(model):
+        _empty_sum(model, inputs, layers, structure, forward or _caller(model))
+
+
+@contextlib.contextmanager
+def _evaluated(model: nn.Module) -> Iterator[None]:
+    """The network uncompiled and in eval mode."""
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        with uncompiled(model):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _empty_sum(
+    model: nn.Module, inputs: Any, layers: Layers, structure: Structure, call: Callable[[Any], Any]
+) -> curvature_sums.Sums:
+    if layers == "all" and not isinstance(inputs, Tensor):
+        raise ValueError("layers='all' needs inputs that are one tensor; use layers='last'")
+    with torch.no_grad():
+        last = last_layer(model, call, inputs) if layers == "last" else None
+    return curvature_sums.start(model, last, structure, call)
 
 
 def _point(model: nn.Module, names: Iterable[str]) -> Point:

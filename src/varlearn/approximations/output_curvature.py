@@ -55,10 +55,16 @@ def output_curvature(outputs: Any, targets: Tensor, noise_variance: float | None
             raise ValueError(
                 "noise_variance=None is for classes, and the targets are numbers; pass the variance of their noise"
             )
+        labels, classes = targets.long().reshape(-1, 1), rows.shape[-1]
+        if wrong := labels[(labels < 0) | (labels >= classes)].tolist():
+            raise ValueError(
+                f"a target is class {wrong[0]}, and classes must be 0 to {classes - 1} for the network's {classes} "
+                "outputs; leave out examples without a class"
+            )
         log_probs = rows.log_softmax(-1)
         probs = log_probs.exp()
         curvature = torch.diag_embed(probs) - probs[:, :, None] * probs[:, None, :]
-        return Outputs(curvature, float(log_probs.gather(1, targets.long().reshape(-1, 1)).sum()))
+        return Outputs(curvature, float(log_probs.gather(1, labels).sum()))
     squares = (targets.double().reshape(rows.shape) - rows).square() / noise_variance
     log_likelihood = -0.5 * (squares + math.log(2.0 * math.pi * noise_variance)).sum()
     eye = torch.eye(rows.shape[-1], dtype=torch.float64, device=rows.device) / noise_variance

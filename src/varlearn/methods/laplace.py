@@ -13,7 +13,7 @@ from varlearn.setting_checks import Rule, positive
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
     from varlearn.approximations import Laplace
     from varlearn.posterior import DiagGaussian, KroneckerGaussian, LowRankGaussian
@@ -66,6 +66,10 @@ class LaplaceMethod(SGDMethod[LaplaceSettings]):
     Settings = LaplaceSettings
     averages = True
 
+    def __init__(self, settings: LaplaceSettings) -> None:
+        super().__init__(settings)
+        self._is_checked = False
+
     def optimizer(self, model: nn.Module, facts: Facts) -> torch.optim.SGD:
         """SGD; refuses a choice by validation data where there are none."""
         if self.settings.prior == "validation" and not facts.held_out:
@@ -79,6 +83,19 @@ class LaplaceMethod(SGDMethod[LaplaceSettings]):
                 "variance; use optim.layers='all'"
             )
         return super().optimizer(model, facts)
+
+    def gradients(self, training: Training, batch: Batch) -> list[Tensor]:
+        """SGD's pass; before the first one a network is refused to which no curvature could be fitted at the end."""
+        if not self._is_checked:
+            from varlearn.approximations.laplace_fit import refuse_unfit
+
+            layers, structure = self.settings.layers, self.settings.structure
+            try:
+                refuse_unfit(training.model, batch[0], layers, structure, training.forward)
+            except ValueError as error:
+                raise ValueError(f"optim.name='laplace': {error}") from None
+            self._is_checked = True
+        return super().gradients(training, batch)
 
     def finish(
         self, training: Training, batches: Iterable[Batch]

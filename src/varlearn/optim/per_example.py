@@ -73,7 +73,13 @@ def example_gradients(
         def network(*args: Any, **kwargs: Any) -> Any:
             return functional_call(model, values | fixed, args, kwargs)
 
-        return loss(network, tree_map(lambda part: part.unsqueeze(0), example), target.unsqueeze(0))
+        value = loss(network, tree_map(lambda part: part.unsqueeze(0), example), target.unsqueeze(0))
+        if value.dim() > 0:
+            raise ValueError(
+                f"the loss has shape {tuple(value.shape)} and must be one number, the mean over the batch; "
+                "use reduction='mean'"
+            )
+        return value
 
     count = len(targets)
     size = chunk_size or max(1, _GRADIENT_ELEMENTS // max(1, sum(value.numel() for value in values.values())))

@@ -118,9 +118,16 @@ class VOGN(DampedVariational):
         Returns:
             The mean loss.
         """
+        if self._block is None:
+            raise RuntimeError("backward() outside a training block; call it inside sampled_params(train=True)")
+        if any(param.grad is not None for param in self._given):
+            raise RuntimeError(
+                "backward() twice in a training block, which has the squares of one batch; open a block for each "
+                "micro-batch, and step() averages them"
+            )
         found = example_gradients(model, lambda network, x, y: loss_fn(network(x), y), inputs, targets, chunk_size)
+        self.hand_in_hess(found.squares)  # refuses another network before any gradient is changed
         add_gradients(found.mean)
-        self.hand_in_hess(found.squares)
         return found.loss
 
     def train(self, *, stay: bool = False) -> None:

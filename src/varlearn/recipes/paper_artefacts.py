@@ -76,11 +76,6 @@ def suggestions(name: str, known: list[str]) -> str:
     >>> suggestions("shfit", ["shift"])
     'did you mean shift?'
     """
-    for artefact in ARTEFACTS:
-        if name in (_number(artefact), artefact.command):
-            return (
-                f"{artefact.label} ({artefact.shows}) has no command in this version; varlearn list paper shows those"
-            )
     every = list(dict.fromkeys([*known, *map(_number, ARTEFACTS), *PANELS]))
     near = get_close_matches(name, every, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else "varlearn list paper shows them"
