@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import RandomSampler
+from torch.utils.data import DistributedSampler, RandomSampler, SubsetRandomSampler, WeightedRandomSampler
+
+_RANDOM = (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)
 
 Unpack = Callable[[Any], tuple[Any, Any]]
 """From a batch to (inputs, targets), where targets are a tensor, something like one, or None."""
@@ -83,6 +85,21 @@ def device_of(model: nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
+def is_shuffled(loader: Any) -> bool:
+    """Whether the order of a `DataLoader` is known to be random, as far as its samplers tell.
+
+    >>> from torch.utils.data import BatchSampler, DataLoader
+    >>> is_shuffled(DataLoader([1, 2])), is_shuffled(DataLoader([1, 2], shuffle=True))
+    (False, True)
+    >>> is_shuffled(DataLoader([1, 2], batch_sampler=BatchSampler(RandomSampler([1, 2]), 2, False)))
+    True
+    """
+    if isinstance(loader, _RANDOM) or (isinstance(loader, DistributedSampler) and loader.shuffle):
+        return True
+    inner = (getattr(loader, name, None) for name in ("sampler", "batch_sampler"))
+    return any(is_shuffled(one) for one in inner if one is not None and one is not loader)
+
+
 def check_repeatable(loader: Iterable[Any], passes: int) -> None:
     """Refuse a loader that cannot be walked several times in one order.
 
@@ -97,7 +114,7 @@ def check_repeatable(loader: Iterable[Any], passes: int) -> None:
         raise ValueError(
             f"the loader is an iterator, which ends after one of {passes} passes; pass a list or a DataLoader"
         )
-    if isinstance(getattr(loader, "sampler", None), RandomSampler):
+    if is_shuffled(loader):
         raise ValueError(
             f"the loader shuffles, so its {passes} passes would mix up the examples; make it with shuffle=False"
         )

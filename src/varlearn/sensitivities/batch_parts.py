@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from varlearn.prediction.loader_batches import split_batch
 from varlearn.sensitivities.input_checks import check_order
@@ -46,6 +46,7 @@ def parts(loader: Iterable[Any], chunk: Callable[[Any], int]) -> Iterator[Part]:
                 f"ids of shape {tuple(numbers.shape)} and {numbers.dtype} in a batch of {len(targets)} examples must "
                 "be one whole number for each"
             )
+        _check_rows(inputs, targets)
         seen += len(targets)
         if not len(targets):
             continue
@@ -60,8 +61,28 @@ def parts(loader: Iterable[Any], chunk: Callable[[Any], int]) -> Iterator[Part]:
 
 
 def given_ids(ids: Sequence[int] | Tensor, count: int) -> Tensor:
-    """The caller's ids as a tensor, as many as there are examples."""
-    numbers = torch.as_tensor(ids)
+    """The caller's ids as a tensor, as many as there are examples.
+
+    >>> given_ids(["a"], 1)
+    Traceback (most recent call last):
+    ...
+    ValueError: ids=['a'] must be whole numbers; number the examples and keep their names beside
+    """
+    try:
+        numbers = torch.as_tensor(ids)
+    except (ValueError, TypeError, RuntimeError):
+        numbers = torch.empty(0)
+    if numbers.is_floating_point() or numbers.dtype == torch.bool:
+        raise ValueError(f"ids={ids[:3]} must be whole numbers; number the examples and keep their names beside")
     if numbers.shape != (count,):
         raise ValueError(f"{len(numbers)} ids must be as many as the loader's {count} examples; give one for each")
     return numbers
+
+
+def _check_rows(inputs: Any, targets: Tensor) -> None:
+    for leaf in tree_leaves(inputs):
+        if isinstance(leaf, Tensor) and leaf.shape[:1] != targets.shape[:1]:
+            raise ValueError(
+                f"inputs of shape {tuple(leaf.shape)} with targets of shape {tuple(targets.shape)}: the first "
+                "dimension of both must be the examples of the batch"
+            )

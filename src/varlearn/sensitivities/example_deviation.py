@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from varlearn.posterior import DiagGaussian
 from varlearn.posterior.binding import model_tensors, unwrap
 from varlearn.prediction.gather import as_floats
 from varlearn.prediction.loader_batches import arguments, outputs_of
+from varlearn.sensitivities.embedding_bags import PlainBags
 from varlearn.sensitivities.recurrent_layers import PlainRecurrence
 
 Row = tuple[Tensor, Tensor, Tensor]
@@ -52,7 +53,9 @@ class ExampleDeviation:
         self._fixed = {name: value.to(here[name]) for name, value in (posterior.fixed or {}).items()}
         self._variance = {name: value.square().to(here[name]) for name, value in posterior.std.items()}
         self._vectorize = True
-        self._is_recurrent = any(isinstance(module, nn.RNNBase) for module in self._model.modules())
+        kinds = {nn.RNNBase: PlainRecurrence, nn.EmbeddingBag: PlainBags}
+        present = {kind for kind in kinds for module in self._model.modules() if isinstance(module, kind)}
+        self._replaced = [kinds[kind] for kind in kinds if kind in present]
 
     def chunk(self, inputs: Any) -> int:
         """How many examples at a time keep gradients and activations below 256 MiB; 64 at most.
@@ -84,10 +87,9 @@ class ExampleDeviation:
             if self._vectorize:
                 try:
                     return self._together(inputs, targets)
-                except RuntimeError as fault:  # a branch on values has no vmap rule, nor have packed sequences
-                    self._check(fault)
-                    self._vectorize = False
-            rows = [self._row(example_at(inputs, i), targets[i]) for i in range(len(targets))]
+                except RuntimeError as fault:  # no vmap or forward-mode rule: packed sequences, checkpoints, branches
+                    self._settle_for_one(fault, example_at(inputs, 0))
+            rows = [self._one(example_at(inputs, i), targets[i]) for i in range(len(targets))]
         f, e, deviation = zip(*rows, strict=True)
         return torch.stack(f), torch.stack(e), torch.stack(deviation)
 
@@ -100,24 +102,17 @@ class ExampleDeviation:
             target: tokens (T,).
             chunk: tokens at a time.
         """
-        call = self._call(inputs)
         with self._plain_layers():
-            f, pull_back, *_ = vjp(call, self.mean)
-            e = self._error(f, target)
-
-            def row(place: Tensor) -> Tensor:
-                own = (torch.arange(len(e), device=e.device) == place).to(e.dtype)[:, None] * e
-                tangent = {name: self._variance[name] * slope for name, slope in pull_back(own)[0].items()}
-                return jvp(call, (self.mean,), (tangent,))[1].index_select(0, place.reshape(1)).squeeze(0)
-
-            places = torch.arange(len(e), device=e.device)
             if self._vectorize:
                 try:
-                    return f, e, vmap(row, chunk_size=chunk)(places)
+                    return self._tokens_together(inputs, target, chunk)
                 except RuntimeError as fault:
-                    self._check(fault)
-                    self._vectorize = False
-            return f, e, torch.stack([row(place) for place in places])
+                    self._settle_for_one(fault, inputs)
+            with torch.enable_grad():
+                weights, f = self._graph(inputs)
+                e = self._error(f.detach(), target)
+                deviations = [self._twice(weights, f, _only(e, place))[place] for place in range(len(e))]
+            return f.detach(), e, torch.stack(deviations)
 
     @torch.no_grad()
     def gradients(self, inputs: Any, targets: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -128,13 +123,14 @@ class ExampleDeviation:
             targets: of these.
         """
 
-        def slopes(example: Any, target: Tensor) -> dict[str, Tensor]:
-            f, pull_back, *_ = vjp(self._call(example), self.mean)
-            return pull_back(self._error(f, target))[0]
+        def slopes(example: Any, target: Tensor) -> Sequence[Tensor]:
+            weights, f = self._graph(example)
+            return _gradient(f, weights, self._error(f.detach(), target))
 
-        with self._plain_layers():
+        with self._plain_layers(), torch.enable_grad():
             rows = [slopes(example_at(inputs, i), targets[i]) for i in range(len(targets))]
-        found = {name: torch.stack([row[name] for row in rows]) for name in self.mean}
+        columns = zip(*rows, strict=True)
+        found = {name: torch.stack(column) for name, column in zip(self.mean, columns, strict=True)}
         return found, {name: slope * self._variance[name] for name, slope in found.items()}
 
     def _together(self, inputs: Any, targets: Tensor) -> Row:
@@ -155,6 +151,55 @@ class ExampleDeviation:
             return f, e, e * torch.stack([self._variance_along(pull_back(unit)[0]) for unit in units])  # row by row
         tangent = {name: self._variance[name] * slope for name, slope in pull_back(e)[0].items()}
         return f, e, jvp(call, (self.mean,), (tangent,))[1]
+
+    def _tokens_together(self, inputs: Any, target: Tensor, chunk: int) -> Row:
+        call = self._call(inputs)
+        f, pull_back, *_ = vjp(call, self.mean)
+        e = self._error(f, target)
+
+        def row(place: Tensor) -> Tensor:
+            tangent = {name: self._variance[name] * slope for name, slope in pull_back(_only(e, place))[0].items()}
+            return jvp(call, (self.mean,), (tangent,))[1].index_select(0, place.reshape(1)).squeeze(0)
+
+        return f, e, vmap(row, chunk_size=chunk)(torch.arange(len(e), device=e.device))
+
+    def _one(self, example: Any, target: Tensor) -> Row:
+        """The same as `_row` with plain backward passes, which every layer has that can be trained."""
+        with torch.enable_grad():
+            weights, f = self._graph(example)
+            e = self._error(f.detach(), target)
+            if not self._diagonal:
+                return f.detach(), e, self._twice(weights, f, e)
+            units = torch.eye(len(f), dtype=f.dtype, device=f.device)
+            slopes = [dict(zip(self.mean, _gradient(f, weights, unit), strict=True)) for unit in units]
+            return f.detach(), e, e * torch.stack([self._variance_along(slope) for slope in slopes])
+
+    def _graph(self, example: Any) -> tuple[list[Tensor], Tensor]:
+        """Weights that require gradients, and the outputs at them."""
+        weights = {name: value.detach().requires_grad_() for name, value in self.mean.items()}
+        return list(weights.values()), self._call(example)(weights)
+
+    def _twice(self, weights: Sequence[Tensor], f: Tensor, e: Tensor) -> Tensor:
+        """J t for t = sigma^2 * J^T e, as the gradient of (J^T u) . t in u, which is linear in u."""
+        u = e.detach().requires_grad_()
+        slopes = _gradient(f, weights, u, create_graph=True)
+        terms = [
+            (slope * variance * slope.detach()).sum().to(f.dtype)
+            for slope, variance in zip(slopes, self._variance.values(), strict=True)
+        ]
+        along = torch.stack(terms).sum()  # (J^T u) . t at u = e, which is e . V e
+        fault: RuntimeError | None = None
+        found = torch.zeros_like(e)
+        try:
+            found = _gradient(along, [u])[0]
+        except RuntimeError as error:
+            fault = error
+        if fault or not torch.allclose((e * found).sum(), along.detach(), rtol=1e-2, equal_nan=True):
+            raise ValueError(
+                "the model has a layer with neither a forward-mode nor a second derivative, and V e needs one of them; "
+                "write this layer with PyTorch's own operations"
+            ) from fault  # without an error, the layer has left out its part
+        return found
 
     def _call(self, example: Any) -> Callable[[dict[str, Tensor]], Tensor]:
         """From weights to the outputs of one example: (C,), of a language model (T, V)."""
@@ -182,25 +227,44 @@ class ExampleDeviation:
 
         return call
 
-    def _check(self, fault: RuntimeError) -> None:
-        """Raise what computing one example at a time would not cure."""
+    def _settle_for_one(self, fault: RuntimeError, example: Any) -> None:
+        """From now on one example at a time; raise what this would not cure."""
         if isinstance(fault, torch.cuda.OutOfMemoryError):
             raise fault
-        if "randomness" in str(fault):
+        call = self._call(example)
+        if "randomness" in str(fault) or not torch.allclose(call(self.mean), call(self.mean), 1e-3, equal_nan=True):
             raise ValueError(
                 "the model draws random numbers, and its outputs must be a function of the weights; call "
                 "model.eval(), and leave out what is random in it"
             ) from fault
+        self._vectorize = False
 
     @contextlib.contextmanager
     def _plain_layers(self) -> Iterator[None]:
-        with plain_attention(), PlainRecurrence() if self._is_recurrent else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(plain_attention())
+            for mode in self._replaced:
+                stack.enter_context(mode())
             yield
 
     def _variance_along(self, slopes: dict[str, Tensor]) -> Tensor:
         """sum_p sigma_p^2 slope_p^2: the variance of one output."""
         parts = [(self._variance[name] * slope.square()).sum() for name, slope in slopes.items()]
         return torch.stack([part.to(parts[0].dtype) for part in parts]).sum()
+
+
+def _only(e: Tensor, place: Tensor | int) -> Tensor:
+    """The error of one token, 0 for the others."""
+    return (torch.arange(len(e), device=e.device) == place).to(e.dtype)[:, None] * e
+
+
+def _gradient(
+    outputs: Tensor, inputs: Sequence[Tensor], along: Tensor | None = None, create_graph: bool = False
+) -> Sequence[Tensor]:
+    """The gradient of `along` . outputs; 0 where nothing depends on an input."""
+    return torch.autograd.grad(
+        outputs, inputs, along, retain_graph=True, create_graph=create_graph, materialize_grads=True
+    )
 
 
 def example_at(inputs: Any, number: int) -> Any:

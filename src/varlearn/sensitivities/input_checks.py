@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
-from torch.utils.data import RandomSampler
 
 from varlearn.posterior import DiagGaussian
 from varlearn.posterior.binding import check_fits
+from varlearn.prediction.loader_batches import is_shuffled
 
 
 def check_posterior(model: nn.Module, posterior: Any) -> None:
@@ -74,7 +74,7 @@ def check_order(loader: Iterable[Any]) -> None:
     ValueError: the loader shuffles, so nobody could tell which example a row is; use shuffle=False, or batches \
 (inputs, targets, ids)
     """
-    if isinstance(getattr(loader, "sampler", None), RandomSampler):
+    if is_shuffled(loader):
         raise ValueError(
             "the loader shuffles, so nobody could tell which example a row is; use shuffle=False, or batches "
             "(inputs, targets, ids)"
