@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from tests.optim.contract import assert_same, in_block, mse, snapshot
 from tests.optim.undisturbed import assert_goes_on, fresh, unchanged
+from varlearn import IVON
 from varlearn.optim.engine.tensor_plan import TensorPlan
 
 
@@ -107,6 +108,31 @@ def test_a_failure_inside_a_closure(sample: int) -> None:
         return loss
 
     other_opt.step(undisturbed)
+    assert_same(snapshot(opt), snapshot(other_opt))
+
+
+def test_a_step_that_fails_after_its_closure_leaves_no_sample_behind() -> None:
+    """Else every later step(closure) would be refused: samples would wait for a step()."""
+    models = [fresh(), fresh()]
+    (model, opt), (_, other_opt) = models
+
+    def closure(model: nn.Module, opt: IVON, lr: float) -> Callable[[], Tensor]:
+        def work() -> Tensor:
+            opt.zero_grad()
+            loss = mse(model)
+            loss.backward()
+            opt.param_groups[0]["lr"] = lr
+            return loss
+
+        return work
+
+    lr = opt.param_groups[0]["lr"]
+    with pytest.raises(ValueError, match="lr=-1.0"):
+        opt.step(closure(model, opt, -1.0))
+    assert not opt.is_sampled
+    opt.param_groups[0]["lr"] = lr
+    for each, its in models:
+        its.step(closure(each, its, lr))
     assert_same(snapshot(opt), snapshot(other_opt))
 
 

@@ -105,6 +105,15 @@ ACTIONS: dict[str, Callable[[Trial], None]] = {
 }
 
 
+def go_on(trial: Trial, action: str) -> None:
+    """Train on in the way that was interrupted."""
+    if action in ("closure", "modes", "staying"):
+        ACTIONS[action](trial)
+    else:
+        training_block(trial)
+        step(trial)
+
+
 def is_close(found: Tensor, expected: Tensor, memory: str) -> bool:
     """Bit for bit, or with memory="lean" up to the rounding of adding noise and subtracting it again."""
     if memory == "fast" or found.dtype == torch.bfloat16:
@@ -155,8 +164,10 @@ def sweep(engine: str, memory: str, dtype: torch.dtype, action: str, first: int,
         if is_locked(trial.opt):
             broken.append(f"{injector.where}: other threads wait forever")
         trial.opt.zero_grad()
-        training_block(trial)
-        trial.opt.step()
+        try:
+            go_on(trial, action)
+        except RuntimeError as error:
+            broken.append(f"{injector.where}: the next step fails: {error}")
         assert all(bool(value.isfinite().all()) for value in trial.values())
     assert places * stride > 50
     return broken

@@ -148,6 +148,7 @@ class VariationalOptimizer(SamplingBlocks):
         try:
             self._lock.enter(holder)
             average = None
+            draws = closure is not None and self._mode is None and not self._average.samples
             try:
                 loss = None if closure is None else self._run(closure)
                 average = self._closed_average()
@@ -155,9 +156,9 @@ class VariationalOptimizer(SamplingBlocks):
                     self._take_step(average)
             finally:
                 try:
-                    self._end_step(average)
+                    self._end_step(average, draws)
                 except BaseException:  # an interrupt; ending twice is ending once
-                    self._end_step(average)
+                    self._end_step(average, draws)
                     raise
             if self._stays:
                 self._enter_mode()
@@ -192,8 +193,8 @@ class VariationalOptimizer(SamplingBlocks):
         """Multiplies the gradient that the curvature is estimated from; above 1 where the user has clipped it."""
         return 1.0
 
-    def _end_step(self, average: SampleAverage | None) -> None:
-        """Close the sample of `train()` or of a closure, and forget samples that were used."""
+    def _end_step(self, average: SampleAverage | None, draws: bool) -> None:
+        """Close the sample of `train()` or of a closure; forget samples that were used or, by a failed step, drawn."""
         if self._following is not None:
             self._go_on_with(self._following)
             self._following = None
@@ -204,6 +205,8 @@ class VariationalOptimizer(SamplingBlocks):
             self._last = None
         if average is not None:
             self._drop_samples()
+        elif draws:
+            self._average = SampleAverage(self._members)
 
     def _run(self, closure: Callable[[], Any]) -> Any:
         if self._mode is not None:
@@ -215,13 +218,9 @@ class VariationalOptimizer(SamplingBlocks):
             )
         losses = []
         count = max(group["mc_samples"] for group in self.param_groups)
-        try:
-            for number in range(1, count + 1):
-                with self._training_block(until_step=number == count), torch.enable_grad():
-                    losses.append(closure())
-        except BaseException:
-            self._average = SampleAverage(self._members)
-            raise
+        for number in range(1, count + 1):
+            with self._training_block(until_step=number == count), torch.enable_grad():
+                losses.append(closure())
         if any(loss is None for loss in losses):
             return None
         if isinstance(losses[0], Tensor):
