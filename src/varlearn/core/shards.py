@@ -154,7 +154,7 @@ def _indices(
     shape: tuple[int, ...], mesh: tuple[int, ...], coordinate: tuple[int, ...], placements: tuple[Placement, ...]
 ) -> tuple[Tensor, ...]:
     """For each dimension, the indices of the whole tensor that the rank at `coordinate` of the mesh has."""
-    indices = [torch.arange(size) for size in shape]
+    indices = [torch.arange(size, device="cpu") for size in shape]
     for ranks, number, placement in zip(mesh, coordinate, placements, strict=True):
         if placement.is_replicate():
             continue

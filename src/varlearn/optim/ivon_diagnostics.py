@@ -102,7 +102,7 @@ def _diagnose_group(
 
 def _largest(values: Tensor) -> Tensor:
     """The largest entry; this rank's part of a sharded parameter may have none."""
-    return values.max().double() if values.numel() else torch.full((), -math.inf, dtype=torch.float64)
+    return values.max().double() if values.numel() else torch.full((), -math.inf, dtype=torch.float64, device="cpu")
 
 
 def _direction(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:

@@ -59,7 +59,9 @@ def kl(optimizer: HasPosterior) -> Tensor:
                 m0 = prior_mean(state, group, mean)
                 parts.append(kl_divergence(mean, local(hess), ess, delta, m0).cpu())
                 params.append(param)
-    return combined(params, torch.stack(parts).view(-1, 1), "sum")[0] if parts else torch.zeros((), dtype=torch.float64)
+    if not parts:
+        return torch.zeros((), dtype=torch.float64, device="cpu")
+    return combined(params, torch.stack(parts).view(-1, 1), "sum")[0]
 
 
 def prior_mean(state: Mapping[str, Any], group: Mapping[str, Any], mean: Tensor | None = None) -> Tensor | float:

@@ -185,7 +185,7 @@ def mean_squares(parts: Sequence[Tensor], params: Sequence[Tensor]) -> list[floa
     [12.5]
     """
     norms = torch._foreach_norm(list(parts), dtype=torch.float64) if parts else ()
-    squares = torch.stack([norm.cpu() for norm in norms]).square() if parts else torch.zeros(0)
+    squares = torch.stack([norm.cpu() for norm in norms]).square() if parts else torch.zeros(0, device="cpu")
     sums = squares.tolist()
     for number, param in enumerate(params):
         if is_sharded(param):

@@ -2,7 +2,8 @@
 
 Run as `python -m tests.optim.engine.ahead_of_time TARGET KERNEL ...` without TRITON_INTERPRET: the interpreter replaces
 the compiler. A target is sm_80, sm_90, sm_100 or gfx942. The word "fused" instead of a kernel lets the compiler fuse
-products and sums, and "crowded" gives it few registers, so that the tests can see what they look for.
+products and sums, "crowded" gives it few registers, and "unordered" leaves out the barriers, so that the tests can see
+what they look for.
 """
 
 from __future__ import annotations
@@ -151,14 +152,38 @@ def _traffic(ttir: str) -> dict[str, Any]:
         "loads": load.count("f32"),
         "stores": store.count("f32"),
         "bytes": sum(bits[kind] // 8 for kind in (*load, *store)),
+        "races": _races(ttir),
     }
+
+
+def _races(ttir: str) -> int:
+    """How many numbers are replaced though a slower thread of the program may not have read them yet.
+
+    Every thread reads a number that is not a part of a block, and one thread writes it. A barrier must be in between.
+    """
+    read, races = set[str](), 0
+    for line in ttir.splitlines():
+        if re.search(r"\bbarrier\b", line):
+            read.clear()
+        elif load := re.search(r"= tt\.load (%\w+) : !tt\.ptr", line):
+            read.add(load[1])
+        elif (store := re.search(r"tt\.store (%\w+), %\w+ : !tt\.ptr", line)) and store[1] in read:
+            races += 1
+    return races
 
 
 def main() -> None:
     """Print the facts of some kernels for a target."""
     target, *names = sys.argv[1:]
     special: dict[str, dict[str, Any]] = {"fused": {"enable_fp_fusion": True}, "crowded": {"maxnreg": 24}}
-    found = {name: facts(target, "step" if name in special else name, **special.get(name, {})) for name in names}
+    found = {
+        name: facts(target, "step" if name in special else name, **special.get(name, {}))
+        for name in names
+        if name != "unordered"
+    }
+    if "unordered" in names:
+        ttir = compiled(target, "step").asm["ttir"]
+        found["unordered"] = {**found["step"], "races": _races(re.sub(r"\bbarrier\b", "", ttir))}
     print(json.dumps(found))
 
 

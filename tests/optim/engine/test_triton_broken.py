@@ -140,6 +140,13 @@ def clipped() -> None:
     replays(captures.ivon, max_grad_norm=3.0)
 
 
+def self_check() -> None:
+    """What a user's machine does on first use."""
+    engine = importlib.import_module(f"{NAME}.triton_engine")
+    for rule in engine.RULES.values():
+        assert engine.difference_from_loop(torch.device("cpu"), rule) < 1e-5
+
+
 BREAKS: list[tuple[Callable[[], None], str, str, str]] = [
     (noise, "normal_kernels", "word ^ (word >> 27)", "word ^ (word >> 26)"),
     (noise, "normal_kernels", "(pair + 1) * GOLDEN", "pair * GOLDEN"),
@@ -175,6 +182,13 @@ BREAKS: list[tuple[Callable[[], None], str, str, str]] = [
     (captured_vadamw, "sample_kernels", "debias = 1.0 - power(", "debias = 1.0 + power("),
     (captured_vadamw, "step_kernels", "second = 1.0 - power(", "second = 1.0 + power("),
     (clipped, "step_kernels", "tl.where(clip < 1.0, clip, 1.0)", "tl.where(clip < 1.0, 1.0, clip)"),
+    (self_check, "sample_kernels", "std * noise", "1.001 * std * noise"),
+    (self_check, "sample_kernels", "scale, -1.0, DTYPE, LEAN, BLOCK, False", "scale, 1.0, DTYPE, LEAN, BLOCK, False"),
+    (self_check, "sample_kernels", "if tl.load(marks + mark) == number:", "if tl.load(marks + mark) != number:"),
+    (self_check, "ivon_kernels", "old * read(at, left, BLOCK, IS_WHOLE)", "new * read(at, left, BLOCK, IS_WHOLE)"),
+    (self_check, "step_kernels", "== 0x7F800000", "== 0x7F000000"),
+    (self_check, "step_kernels", "is_dropped = (tl.load(found) != 0)", "is_dropped = (tl.load(found) > 1)"),
+    (self_check, "vadamw_kernels", "tl.sqrt_rn(square)", "tl.sqrt_rn(square + 1e-3)"),
 ]
 
 

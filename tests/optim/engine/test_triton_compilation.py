@@ -16,10 +16,10 @@ pytestmark = needs_triton
 
 REPO = Path(__file__).parents[3]
 TARGETS = ["sm_80", "sm_90", "sm_100", "gfx942"]
-QUICK = ("draw", "step", "vadamw", "look")
+QUICK = ("draw", "restore", "step", "vadamw", "look")
 ONCE = ("prepare", "make keys", "make scales")  # in one program, for all parameters
 REST = (
-    "restore", "lean draw", "lean restore", "bfloat16 draw", "bfloat16 step", "bfloat16 vadamw", "float16 step",
+    "lean draw", "lean restore", "bfloat16 draw", "bfloat16 step", "bfloat16 vadamw", "float16 step",
     "squared step", "given step", "fold",
 )  # fmt: skip
 # Bytes for each weight. A step reads gradient, h, momentum and mean, and m0 if it is a tensor.
@@ -28,7 +28,7 @@ BYTES = {
     "bfloat16 draw": 16, "bfloat16 step": 34, "bfloat16 vadamw": 30, "float16 step": 34, "squared step": 32,
     "given step": 36, "fold": 28,
 }  # fmt: skip
-_SPECIAL = {"sm_80": ("fused", "crowded"), "gfx942": ("fused",)}
+_SPECIAL = {"sm_80": ("fused", "crowded", "unordered"), "gfx942": ("fused",)}
 
 
 @functools.cache
@@ -56,6 +56,7 @@ def check(found: dict[str, Any]) -> None:
         assert fact["spills"] == 0, name
         assert fact["fused"] == 0, name
         assert fact["rough"] == 0, name
+        assert fact["races"] == 0, name
         assert fact["bytes"] == BYTES[name], name
         # Each thread has four elements of a block, and takes four float32 at a time.
         assert fact["vector_loads"] >= fact["loads"], name
@@ -78,13 +79,15 @@ def test_all_kernels_are_lean(target: str) -> None:
     check(facts(target, REST))
     for name, fact in facts(target, ONCE).items():
         assert fact["spills"] == 0, name
+        assert fact["races"] == 0, name
 
 
 @pytest.mark.parametrize(("target", "what", "fact"), [
     ("sm_80", "fused", "fused"), ("gfx942", "fused", "fused"), ("sm_80", "crowded", "spills"),
+    ("sm_80", "unordered", "races"),
 ])  # fmt: skip
 def test_what_is_looked_for_can_be_found(target: str, what: str, fact: str) -> None:
-    """With fusing allowed there are fused products, and with 24 registers there are spills."""
+    """With fusing allowed there are fused products, with 24 registers spills, and without barriers races."""
     found = compiled(target)
     assert found[what][fact] > 0
     with pytest.raises(AssertionError):

@@ -211,9 +211,10 @@ def test_a_step_while_a_sample_is_in_is_one_after_it(stepped: list[int], memory:
 def test_all_finite_finds_one_bad_number_anywhere(which: int, where: int, dtype: torch.dtype, bad: float) -> None:
     plan = triton_plan(of_dtype(torch.float32)[0])
     limit = torch.finfo(dtype).max
-    for index, rows in enumerate(([limit, None], [1.0, 1.0])):
-        grads = [torch.full_like(each.param, rows[0], dtype=dtype) for each in plan.members]
-        hhats = [None if rows[1] is None else torch.full_like(each.param, rows[1]) for each in plan.members]
+    numbers: list[tuple[float, float | None]] = [(limit, None), (1.0, 1.0)]
+    for index, (of_grad, of_hhat) in enumerate(numbers):
+        grads = [torch.full_like(each.param, of_grad, dtype=dtype) for each in plan.members]
+        hhats = [None if of_hhat is None else torch.full_like(each.param, of_hhat) for each in plan.members]
         assert plan.all_finite(list(zip(range(3), grads, hhats, strict=True)))
         (grads if index == 0 else hhats)[which][where] = bad  # type: ignore[index]
         assert not plan.all_finite(list(zip(range(3), grads, hhats, strict=True)))
@@ -325,3 +326,22 @@ def test_a_part_of_a_sharded_parameter_has_its_part_of_the_noise(monkeypatch: py
     triton_plan([each]).draw({id(each.group): Noise(9, 1.0, 0.0)})
     expected = normal_(torch.empty(650), fold_in(9, 4))[600:]
     torch.testing.assert_close(each.param.detach(), expected, rtol=0.0, atol=2e-6)
+
+
+def test_blocks_of_few_lists_of_parameters_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a mixture of experts other parameters have a gradient at each step. A list that is used often stays."""
+    from varlearn.optim.engine.triton import capturing, launching
+
+    launcher = launching.Launcher([5, 1025, 2049], torch.device("cpu"))
+    everything = launcher._blocks_of((0, 1, 2))
+    assert everything.tolist() == [[0, 0], [1, 0], [1, 1], [2, 0], [2, 1], [2, 2]]
+    monkeypatch.setattr(capturing, "is_capturing", lambda device: True)
+    assert launcher._blocks_of((0, 1, 2)) is everything
+    monkeypatch.undo()
+    for k in range(1000):
+        launcher._blocks_of((0, *[2] * k))
+        if k < 500:
+            assert launcher._blocks_of((0, 1, 2)) is everything
+    assert len(launcher._blocks) == 32
+    assert (0, 1, 2) not in launcher._blocks
+    assert launcher._captured == [everything]  # a replay reads it

@@ -37,7 +37,7 @@ def fingerprint(grads: Iterable[Tensor]) -> Tensor:
     """
     parts = [grad.flatten()[:: max(1, grad.numel() // _FINGERPRINT)].double().asinh().sum() for grad in grads]
     same_device = [part.to(parts[0].device) for part in parts]
-    return torch.stack(same_device).sum() if parts else torch.zeros((), dtype=torch.float64)
+    return torch.stack(same_device).sum() if parts else torch.zeros((), dtype=torch.float64, device="cpu")
 
 
 class LocalProducts:
@@ -56,7 +56,7 @@ class LocalProducts:
         self._sample, self._members = sample, members
         products = [each.param for each in sample.members if each.group["hess_approx"] == "reparam"]
         sizes = [param.numel() for param in products]
-        like = sample.members[0].param if sample.members else torch.zeros(0)
+        like = sample.members[0].param if sample.members else torch.zeros(0, device="cpu")
         count = len(sample.members)
         self.flat = torch.zeros(sum(sizes) + count, dtype=state_dtype(like), device=like.device)
         self._sums, self._marks = self.flat.split([sum(sizes), count])
@@ -163,7 +163,7 @@ class RankAverage(SampleAverage):
         super().__init__(members)
         self._place, self._divide_by_all = place, divide_by_all
         self._products: LocalProducts | None = None
-        self._captured_total = torch.zeros((), dtype=torch.float64)
+        self._captured_total = torch.zeros((), dtype=torch.float64, device="cpu")
 
     def set_aside(self, params: Iterable[Tensor]) -> dict[Tensor, Tensor | None]:
         """Turn the mean gradient back into a sum, to which backward adds."""

@@ -37,7 +37,7 @@ def combined(params: Sequence[Tensor], table: Tensor, how: Literal["sum", "min",
     groups = _groups(params)
     if how == "sum":
         copies = [_copies(param, groups) for param in params]
-        row = (table / torch.tensor(copies, dtype=table.dtype).view(-1, 1)).sum(0)
+        row = (table / torch.tensor(copies, dtype=table.dtype, device=table.device).view(-1, 1)).sum(0)
     else:
         row = table.amin(0) if how == "min" else table.amax(0)
     return _reduced(row, groups, how)
@@ -57,7 +57,7 @@ def all_agree(params: Iterable[Tensor], flag: bool, place: Sequence[int] = ()) -
     >>> all_agree([torch.zeros(1)], True)
     True
     """
-    row = torch.tensor([flag, *place, *(-number for number in place)], dtype=torch.float64)
+    row = torch.tensor([flag, *place, *(-number for number in place)], dtype=torch.float64, device="cpu")
     lowest = _reduced(row, _groups(params), "min").tolist()
     ranges = list(zip(lowest[1 : 1 + len(place)], lowest[1 + len(place) :], strict=True))
     if any(least != -minus_largest for least, minus_largest in ranges):

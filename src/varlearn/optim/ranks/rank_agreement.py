@@ -98,8 +98,8 @@ def agree_on_seeds(defaults: dict[str, Any], groups: list[dict[str, Any]], devic
 
 def exchange(report: Report, device: torch.device) -> list[Report]:
     """The reports of all ranks that have inputs."""
-    mine = torch.tensor([0.0 if isinstance(value, Tensor) else value for value in report], dtype=torch.float64)
-    mine = mine.to(device, non_blocking=True)
+    numbers = [0.0 if isinstance(value, Tensor) else value for value in report]
+    mine = torch.tensor(numbers, dtype=torch.float64, device="cpu").to(device, non_blocking=True)
     for index, value in enumerate(report):
         if isinstance(value, Tensor):
             mine[index] = value

@@ -82,7 +82,7 @@ def _agrees(kernels: ctypes.CDLL) -> bool:
     group: dict[str, Any] = {"foreach": None, "fused": None, "memory": "fast"}
     outcomes = []
     for plain in (True, False):
-        mean, momentum, hess, grad = normal_(torch.empty(4, 300), key=1)
+        mean, momentum, hess, grad = normal_(torch.empty(4, 300, dtype=torch.float32, device="cpu"), key=1)
         members = [Member(mean, {"step": 0, "momentum": momentum, "hess": hess.exp_()}, group, 0)]
         its: Plan = loop.plan(members, update.RULE) if plain else NativePlan(members, update.RULE, kernels)
         its.draw({id(group): noise})

@@ -100,7 +100,7 @@ class NativePlan:
         if before is not None and len(before) == end:
             return before, places
         with torch.inference_mode(False):
-            return torch.empty(end, dtype=_FLOAT32), places
+            return torch.empty(end, dtype=_FLOAT32, device="cpu"), places
 
     def _draw_table(self, keys: dict[int, ctypes.c_uint64]) -> array[int]:
         words: list[int] = []

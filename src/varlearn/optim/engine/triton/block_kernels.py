@@ -71,6 +71,13 @@ def write(pointer, values, left, BLOCK: tl.constexpr, IS_WHOLE: tl.constexpr):
 
 
 @triton.jit
+def set_mark(place, value):
+    """Replace the mark of a block. All threads read the old one, and one thread writes, so it waits for the others."""
+    tl.debug_barrier()
+    tl.store(place, value)
+
+
+@triton.jit
 def at_least(values, low):
     """The larger one; NaN stays NaN."""
     return tl.where(values < low, low, values)

@@ -63,7 +63,8 @@ class DeviceTable:
             self.tensor.copy_(_pinned(words, self.tensor), non_blocking=True)
         self._spares = [spare for spare in self._spares if len(spare) == len(words)]
         while len(self._spares) < _SPARES:
-            self._spares.append(torch.empty(len(words), dtype=self.tensor.dtype, pin_memory=self.tensor.is_cuda))
+            is_pinned = self.tensor.is_cuda
+            self._spares.append(torch.empty(len(words), dtype=self.tensor.dtype, device="cpu", pin_memory=is_pinned))
 
     def _kept(self, words: array) -> Tensor:
         """The words in pinned memory that stays as it is as long as the table."""

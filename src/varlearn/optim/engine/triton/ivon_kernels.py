@@ -14,6 +14,7 @@ from varlearn.optim.engine.triton.block_kernels import (
     key_of,
     pointer_at,
     read,
+    set_mark,
     write,
 )
 from varlearn.optim.engine.triton.normal_kernels import normals
@@ -122,7 +123,7 @@ def step(
             step_block(
                 words, start, left, key, s, its, unscale, is_in, DTYPE, GRAD_DTYPE, KEEP, HOW, BLOCK, False
             )  # fmt: skip
-        tl.store(marks + mark, -number)
+        set_mark(marks + mark, -number)
 
 
 @triton.jit

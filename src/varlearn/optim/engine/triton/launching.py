@@ -14,6 +14,7 @@ from varlearn.optim.engine.triton.device_tables import DeviceTable
 from varlearn.optim.engine.triton.row_layout import BLOCK, THREADS
 
 _PREPARED = 128  # rows that `prepare` takes at a time
+_REMEMBERED = 32  # lists of blocks; with a mixture of experts other parameters have a gradient at every step
 
 
 def options(warp_size: int) -> dict[str, Any]:
@@ -49,7 +50,8 @@ class Launcher:
         for count in self._counts:
             self.first.append(self.first[-1] + count)
         self.count = self.first.pop()
-        self._blocks: dict[tuple[int, ...], Tensor] = {}  # of the rows that were launched together
+        self._blocks: dict[tuple[int, ...], Tensor] = {}  # of rows that were launched together
+        self._captured: list[Tensor] = []  # those that replays of a CUDA graph read
 
     def run(self, kernel: Any, rows: DeviceTable, positions: Sequence[int], *tables: Any, **constants: Any) -> None:
         """Launch a kernel on the rows at some positions."""
@@ -65,14 +67,26 @@ class Launcher:
 
     def _blocks_of(self, positions: tuple[int, ...]) -> Tensor:
         """(row, number of the block in it) of all blocks of some rows, int32, on the device."""
-        if positions not in self._blocks:
+        blocks = self._blocks.pop(positions, None)
+        if blocks is None:
             capturing.refuse(self._device, "other parameters have a gradient than in the steps before")
-            with torch.inference_mode(False):
-                counts = torch.tensor([self._counts[k] for k in positions], dtype=torch.int64)
-                row = torch.tensor(positions, dtype=torch.int32).repeat_interleave(counts)
-                number = torch.arange(len(row)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-                self._blocks[positions] = torch.stack((row, number.int()), 1).to(self._device)
-        return self._blocks[positions]
+            blocks = self._listed(positions)
+        self._blocks[positions] = blocks  # the last one: what was not used for longest is forgotten first
+        while len(self._blocks) > _REMEMBERED:
+            del self._blocks[next(iter(self._blocks))]
+        if capturing.is_capturing(self._device):
+            self._captured.append(blocks)
+        return blocks
+
+    def _listed(self, positions: tuple[int, ...]) -> Tensor:
+        """The blocks of some rows, copied to the device through pinned memory, so that the host does not wait."""
+        with torch.inference_mode(False), torch.device("cpu"):
+            counts = torch.tensor([self._counts[k] for k in positions], dtype=torch.int64)
+            row = torch.tensor(positions, dtype=torch.int32).repeat_interleave(counts)
+            number = torch.arange(len(row)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+            blocks = torch.stack((row, number.int()), 1)
+            source = blocks.pin_memory() if self._device.type == "cuda" else blocks
+            return source.to(self._device, non_blocking=True)
 
     def _on_device(self) -> AbstractContextManager[Any]:
         return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()

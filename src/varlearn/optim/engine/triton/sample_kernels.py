@@ -19,6 +19,7 @@ from varlearn.optim.engine.triton.block_kernels import (
     pointer_at,
     power,
     read,
+    set_mark,
     within_dtype,
     write,
 )
@@ -164,4 +165,4 @@ def restore(
                 put_mean_back(words, start, left, DTYPE, BLOCK, True)
             else:
                 put_mean_back(words, start, left, DTYPE, BLOCK, False)
-        tl.store(marks + mark, -number)
+        set_mark(marks + mark, -number)

@@ -157,6 +157,7 @@ def prepare(
         tl.store(drift + row, after, mask=exists)
     tl.store(clock, unscale)
     tl.store(clock + 1, tl.load(unclip))
-    tl.store(drift + count, tl.load(drift + count) + is_dropped.to(tl.int32))
-    tl.debug_barrier()
+    dropped = tl.load(drift + count) + is_dropped.to(tl.int32)
+    tl.debug_barrier()  # all threads read, and one writes
+    tl.store(drift + count, dropped)
     tl.store(found, is_dropped.to(tl.int32))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,12 +17,12 @@ from varlearn.core.noise import derive_key, normal_
 from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN, local, place
 from varlearn.optim.engine import loop
-from varlearn.optim.engine.plan import Member, Noise, Plan, StepSettings
+from varlearn.optim.engine.plan import Fold, Guard, Member, Noise, Plan, StepSettings, is_guarded
 
 DEVICES = ("cuda",)  # what PyTorch calls the devices of CUDA and of ROCm
 RULES = {"ivon": update.RULE, "vadamw": vadamw.RULE}
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-_TOLERANCE = 1e-5  # of the self-check: what is left of rounding after a draw and a step
+_TOLERANCE = 1e-5  # of the self-check: what is left of rounding
 
 
 def supports(member: Member, rule: Rule) -> bool:
@@ -93,32 +94,54 @@ def problem_on(device: torch.device, rule_name: str, dtype: torch.dtype = torch.
 
 
 def difference_from_loop(device: torch.device, rule: Rule, dtype: torch.dtype = torch.float32) -> float:
-    """The largest difference of any number after a draw and a step of a small parameter, relative to 1 or more.
+    """The largest difference of any number that the kernels compute for a small parameter, relative to 1 or more.
 
-    The size has whole blocks and a part of one. In bfloat16 and float16 one of two neighbouring float32 numbers may be
-    rounded up and the other down; a difference of two such steps counts as the tolerance.
+    In bfloat16 and float16 one of two neighbouring float32 numbers may be rounded up and the other down; a difference
+    of two such steps counts as the tolerance.
+    """
+    largest = torch.zeros((), dtype=torch.float32, device=device)
+    for memory in ("fast", "lean") if dtype == torch.float32 else ("fast",):
+        ours, theirs = (_computed_by(make, device, rule, dtype, memory) for make in (plan, loop.plan))
+        for one, other in zip(ours, theirs, strict=True):
+            difference = (one.float() - other.float()).abs_() / other.float().abs().clamp_(min=1.0)
+            unit = 1.0 if one.dtype == torch.float32 else _TOLERANCE / (2 * torch.finfo(dtype).eps)
+            largest = torch.maximum(largest, unit * difference.max())  # NaN stays NaN
+    return float(largest)
+
+
+def _computed_by(
+    make: Callable[..., Any], device: torch.device, rule: Rule, dtype: torch.dtype, memory: str
+) -> list[torch.Tensor]:
+    """What an engine computes: two samples, a mean that comes back, a step, running means, and the looks for NaN.
+
+    The parameter's size has whole blocks and a part of one.
     """
     noise = Noise(derive_key(seed=1, draw=1), 2.0, 0.5)
     if rule.name == "ivon":
         hyper: Any = update.Hyper(0.1, 2.0, 0.5, beta1=0.9, beta2=0.9, clip_radius=1.0, debias=0.5)
     else:
         hyper = vadamw.Hyper(lr=0.1, beta1=0.9, beta2=0.9, eps=1e-8, weight_decay=0.1, step=2)
-    group: dict[str, Any] = {"foreach": None, "fused": None, "memory": "fast"}
-    outcomes: list[torch.Tensor] = []
-    for make in (loop.plan, plan):
-        mean, first, curvature, grad = normal_(torch.empty(4, 3000), key=1).to(device)
-        state = dict(zip(("step", *rule.state), (1, first, curvature.exp_()), strict=True))
-        param = mean
-        if dtype != torch.float32:
-            param = mean.to(dtype)
-            state["mean"] = mean.copy_(param)
-        its = make([Member(param, state, group, 0)], rule)
-        its.draw({id(group): noise})
-        sample = param.clone()
-        approximation = "reparam" if rule.has_products else None
-        its.step([(0, grad.to(dtype), None)], [StepSettings(hyper, approximation, noise, prior_mean=0.1)])
-        outcomes.append(torch.stack((sample.float(), param.float(), mean, first, curvature)))
-    differences = (outcomes[1] - outcomes[0]).abs_() / outcomes[0].abs().clamp_(min=1.0)
+    group: dict[str, Any] = {"foreach": None, "fused": None, "memory": memory}
+    numbers = normal_(torch.empty(6, 3000, dtype=torch.float32, device="cpu"), key=1).to(device)
+    mean, first, curvature, grad, estimate_mean, grad_mean = numbers
+    grad, grad_mean = grad.to(dtype), grad_mean.to(dtype)
+    state = dict(zip(("step", *rule.state), (1, first, curvature.exp_()), strict=True))
+    param = mean.to(dtype)
     if dtype != torch.float32:
-        differences[:2] *= _TOLERANCE / (2 * torch.finfo(dtype).eps)
-    return float(differences.max())
+        state["mean"] = mean.copy_(param)
+    its = make([Member(param, state, group, 0)], rule)
+    its.draw({id(group): noise})
+    seen = [param.clone()]
+    its.restore()
+    seen.append(param.clone())
+    if rule.has_products:
+        its.fold([(0, Fold(grad, grad_mean, estimate_mean, "reparam", noise, count=2))])
+    its.draw({id(group): noise})
+    settings = StepSettings(hyper, "reparam" if rule.has_products else None, noise, prior_mean=0.1)
+    its.step([(0, grad, None)], [settings])
+    bad = grad.clone()
+    bad[-1] = math.nan
+    found = torch.tensor([its.all_finite([(0, each, None)]) for each in (grad, bad)], device=device)
+    if is_guarded(its):
+        its.step([(0, bad, None)], [settings], guard=Guard())  # which is dropped
+    return [*seen, param, mean, first, curvature, estimate_mean, grad_mean, found.float()]

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from varlearn.optim.engine.triton import row_layout
-from varlearn.optim.engine.triton.block_kernels import block_of, is_whole, pointer_at, read, write
+from varlearn.optim.engine.triton.block_kernels import block_of, is_whole, pointer_at, read, set_mark, write
 from varlearn.optim.engine.triton.step_kernels import mean_of, write_mean
 
 FIRST: tl.constexpr = tl.constexpr(row_layout.FIRST)
@@ -71,4 +71,4 @@ def step(
             step_block(
                 words, start, left, s, its, unscale, unclip, is_in, DTYPE, GRAD_DTYPE, KEEP, BLOCK, False
             )  # fmt: skip
-        tl.store(marks + mark, -number)
+        set_mark(marks + mark, -number)
