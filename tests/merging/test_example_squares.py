@@ -92,6 +92,24 @@ class Positions(nn.Module):
         return self.head((self.table(ids) + self.place(torch.arange(3).unsqueeze(0))).tanh().flatten(1))
 
 
+class Cube(torch.autograd.Function):
+    """In the old style, without rules for functional transforms."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return 3 * ctx.saved_tensors[0] ** 2 * grads[0]
+
+
+class CustomFunction(OwnWeight):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(Cube.apply(x * self.scale))
+
+
 def convolutional() -> nn.Module:
     layers = [nn.Conv1d(1, 3, 2), nn.BatchNorm1d(3), nn.ReLU(), nn.Flatten(), nn.LayerNorm(9), nn.Linear(9, 3)]
     return nn.Sequential(nn.Unflatten(1, (1, 4)), *layers).eval()
@@ -113,6 +131,7 @@ ROW_MODELS: dict[str, Callable[[], nn.Module]] = {
     "convolutional": convolutional,
     "twice": Twice,
     "own weight": OwnWeight,
+    "custom function": CustomFunction,
 }
 LAYER_BY_LAYER = {"embedding", "positions", "tied by layer", "mlp", "convolutional", "twice", "own weight"}
 

@@ -124,6 +124,17 @@ def test_the_dtype_stays_or_is_the_one_asked_for(tmp_path: Path, dtype: torch.dt
     torch.testing.assert_close(wide, wanted.float(), rtol=0, atol=0)
 
 
+def test_the_configuration_has_the_dtype_of_the_weights(paths: list[Path], tmp_path: Path) -> None:
+    text = '{"model_type": "test", "dtype": "float32", "inner": {"torch_dtype": "float16"}, "size": 3}'
+    (paths[0] / "config.json").write_text(text)
+    merge_files(recipe(paths).plan(), tmp_path / "kept")
+    merge_files(recipe(paths, dtype="bfloat16").plan(), tmp_path / "cast")
+    assert json.loads((tmp_path / "cast" / "config.json").read_text()) == {
+        "model_type": "test", "dtype": "bfloat16", "inner": {"torch_dtype": "bfloat16"}, "size": 3
+    }  # fmt: skip
+    assert (tmp_path / "kept" / "config.json").read_text() == text
+
+
 def test_a_killed_merge_goes_on(paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, out, whole = recipe(paths).plan(), tmp_path / "out", tmp_path / "whole"
     merge_files(plan, whole, shard_bytes=150)

@@ -195,6 +195,9 @@ def test_tensors_are_merged_one_by_one_and_nothing_is_changed() -> None:
 WITHOUT_N = posterior(1, n=None)
 BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: merge(BASE, []), r"posteriors=\[\] names no model"),
+    (lambda: merge(None, MODELS), r"base is a NoneType and must be the weights"),  # type: ignore[arg-type]
+    (lambda: merge(BASE, MODELS[0]), r"posteriors is a DiagGaussian and must be a list"),  # type: ignore[arg-type]
+    (lambda: merge(BASE, [BASE], method="average"), r"posteriors\[0\] is a dict and must be"),  # type: ignore[list-item]
     (lambda: merge({}, MODELS), r"base=\{\} names no tensor"),
     (lambda: merge({"v": BASE["w"]}, MODELS), r"posteriors\[0\].mean lacks \['v'\] and has \['w'\] besides; merge"),
     (lambda: merge({"w": BASE["w"][:3]}, MODELS), r"posteriors\[0\].mean\['w'\] has shape \(40,\), but .* \(3,\); "),

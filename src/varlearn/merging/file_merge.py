@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,9 @@ _NOT_COPIED = (
     ".gguf",
     "model.safetensors.index.json",
 )
+
+_DTYPE = re.compile(r'("(?:torch_)?dtype"\s*:\s*")(?:float32|float16|bfloat16|float64)(")')
+"""The entry of `config.json` by which `from_pretrained` chooses the dtype."""
 
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)."""
@@ -73,7 +77,7 @@ def merge_files(
         _prepare(work, record | {"shard_bytes": shard_bytes})
         try:
             written = _write_shards(plan, work, shard_bytes, progress)
-            _copy_rest(plan.base, work)
+            _copy_rest(plan, work)
             (work / "README.md").write_text(merge_card(plan, record), encoding="utf-8")
             record |= {"files": written}
             (work / "progress.json").unlink()
@@ -227,10 +231,16 @@ def shards_of(steps: Sequence[Step], limit: int) -> list[list[Step]]:
     return shards
 
 
-def _copy_rest(base: StoredModel, work: Path) -> None:
-    """Configuration and tokenizer of the base."""
-    if not base.path.is_dir():
+def _copy_rest(plan: MergePlan, work: Path) -> None:
+    """Configuration and tokenizer of the base; the configuration has the dtype of the result."""
+    if not plan.base.path.is_dir():
         return
-    for path in sorted(base.path.iterdir()):
+    for path in sorted(plan.base.path.iterdir()):
         if path.is_file() and not path.name.endswith(_NOT_COPIED) and path.name not in ("README.md", RECORD):
             shutil.copyfile(path, work / path.name)
+    cast = any(step.dtype != plan.base.tensors.entry(step.name).dtype for step in plan.steps)
+    dtypes = {str(step.dtype).removeprefix("torch.") for step in plan.steps if step.dtype.is_floating_point}
+    config = work / "config.json"
+    if cast and len(dtypes) == 1 and config.is_file():
+        text = config.read_text(encoding="utf-8")
+        config.write_text(_DTYPE.sub(rf"\g<1>{dtypes.pop()}\g<2>", text), encoding="utf-8")

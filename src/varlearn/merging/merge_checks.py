@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
@@ -29,6 +30,29 @@ def checked_weights(weights: Sequence[float] | None, models: int) -> list[float]
     if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(f"weights={list(weights)} must be >= 0, finite and not all 0; 1 for each model is usual")
     return [float(weight) for weight in weights]
+
+
+def check_models(base: Any, posteriors: Any) -> None:
+    """Refuse a base without weights, and models that are not a list of posteriors.
+
+    >>> check_models(None, [])
+    Traceback (most recent call last):
+    ...
+    TypeError: base is a NoneType and must be the weights that all models were finetuned from, by name, or a posterior
+    """
+    if not isinstance(base, Mapping) and not hasattr(base, "mean"):
+        raise TypeError(
+            f"base is a {type(base).__name__} and must be the weights that all models were finetuned from, by name, or "
+            "a posterior"
+        )
+    if not isinstance(posteriors, Sequence):
+        raise TypeError(f"posteriors is a {type(posteriors).__name__} and must be a list of posteriors; write [...]")
+    for index, one in enumerate(posteriors):
+        if not isinstance(getattr(one, "mean", None), Mapping):
+            raise TypeError(
+                f"posteriors[{index}] is a {type(one).__name__} and must be a posterior with a mean; "
+                "Point(weights) makes one of weights"
+            )
 
 
 def check_numbers(settings: MergeSettings) -> None:

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from varlearn.merging.curvature_units import Units, own_curvature
-from varlearn.merging.merge_checks import check_finite_merge, check_grams, check_numbers, check_tensors, checked_weights
+from varlearn.merging.merge_checks import (
+    check_finite_merge,
+    check_grams,
+    check_models,
+    check_numbers,
+    check_tensors,
+    checked_weights,
+)
 from varlearn.merging.tensor_merge import CURVED, MergeSettings, Method, Reader, TensorInputs, merged_pieces
 from varlearn.posterior import DiagGaussian
 from varlearn.posterior.draw import positions
@@ -82,6 +89,7 @@ def merge(
     """
     if method not in get_args(Method):
         raise ValueError(f"method={method!r} must be one of {', '.join(get_args(Method))}")
+    check_models(base, posteriors)
     settings = MergeSettings(method, checked_weights(weights, len(posteriors)), alpha, density, seed, gram_shrinkage)
     check_numbers(settings)
     start = dict(base) if isinstance(base, Mapping) else base.mean

@@ -110,10 +110,24 @@ def _each(
     try:
         return vmap(pair, in_dims=(None, 0, 0), randomness="different")(values, inputs, targets)
     except RuntimeError as error:
-        found = [pair(values, tree_map(lambda leaf: leaf[k], inputs), targets[k]) for k in range(len(targets))]  # noqa: B023
+        found = [_alone(of_one, values, _at(inputs, k), targets[k]) for k in range(len(targets))]
         _log_once(str(error).splitlines()[0])
     gradients = {name: torch.stack([gradient[name] for gradient, _ in found]) for name in values}
     return gradients, torch.stack([loss for _, loss in found])
+
+
+def _alone(
+    of_one: Callable[[dict[str, Tensor], Any, Tensor], Tensor], values: dict[str, Tensor], inputs: Any, target: Tensor
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Gradient and loss of one example by a plain backward pass, which every layer has that can be trained."""
+    weights = {name: value.detach().requires_grad_() for name, value in values.items()}
+    loss = of_one(weights, inputs, target)
+    gradients = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
+    return dict(zip(weights, gradients, strict=True)), loss.detach()
+
+
+def _at(inputs: Any, number: int) -> Any:
+    return tree_map(lambda leaf: leaf[number], inputs)
 
 
 @cache
