@@ -140,7 +140,7 @@ class _Reader:
         accepted = inspect.signature(_innermost(model).forward).parameters
         self._caches = "past_key_values" in accepted and "use_cache" in accepted
         self._positions = "position_ids" in accepted
-        self._mask = torch.ones_like(prompts) if mask is None else mask.long()
+        self._mask = (torch.ones_like(prompts) if mask is None else mask.long()).cpu()
         if mask is not None and not self._caches and not bool(mask.all()):
             raise ValueError("this model takes no attention mask; give prompts of one length")
         self._read = torch.zeros(len(prompts), 0, dtype=torch.long)
