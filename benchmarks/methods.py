@@ -20,7 +20,7 @@ from benchmarks.timing import QUICK, Budget, Timings, take_turns
 from varlearn.data.examples import Examples
 from varlearn.methods import METHODS, named
 from varlearn.optim.per_example import example_gradients
-from varlearn.prediction import predict
+from varlearn.prediction import Dropout, predict
 from varlearn.train.build import build_parts
 from varlearn.train.config import Data, Model, Run, Train
 from varlearn.train.processes import Processes
@@ -30,6 +30,7 @@ SQUARES, STEP, COLLECTION = "squares of examples", "training step", "SWAG, an ep
 FIT, PREDICTION = "Laplace after training", "prediction"
 LOOP = "vectorized, beside the loop"
 STEPS_PER_EPOCH = 200
+FIT_BATCHES = 5  # times as many images: a fit ends with a decomposition whose time does not depend on them
 PREDICTED = ("ivon", "swag", "mc-dropout", "laplace", "bbb")  # one for each kind of posterior
 _PASS, _VECTORIZED, _ONE_BY_ONE = "forward and backward", "vectorized", "one by one"
 
@@ -138,7 +139,7 @@ def _collection(size: Size) -> list[Figure]:
 def _fit(size: Size) -> list[Figure]:
     if "laplace" not in METHODS:
         return []
-    training = training_of("laplace", size)
+    training = training_of("laplace", size._replace(batches=FIT_BATCHES * size.batches))
     batches = list(training.parts.plain)
     training.model.eval()
     turns: Mapping[str, Callable[[], object]] = {
@@ -168,6 +169,8 @@ def _predictions(size: Size) -> list[Figure]:
         batches = list(training.parts.plain)
         predictor = training.method.predictor(training.method.finish(training, batches))
         training.model.eval()
+        if isinstance(predictor, Dropout):
+            predictor.start(training.model)  # forward passes draw masks, too
         passes, predicted = f"{name}: forward passes", f"{name}: predict"
         turns: Mapping[str, Callable[[], object]] = {
             passes: partial(_forward, training, batches, size.samples),

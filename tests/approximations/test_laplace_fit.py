@@ -1,6 +1,7 @@
 """The Laplace approximation, compared with dense algebra, closed forms and quadrature."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -200,6 +201,15 @@ def test_the_model_is_as_before() -> None:
     assert net.training
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert all(param.grad is None for param in net.parameters())
+
+
+@pytest.mark.parametrize("structure", ["full", "kron", "diag"])
+def test_the_last_layer_takes_one_forward_pass_per_batch(structure: Any) -> None:
+    net, batches = network()
+    passes = []
+    net.register_forward_hook(lambda *_: passes.append(1))
+    fit_laplace(net, batches, structure=structure)
+    assert len(passes) == len(batches) > 1
 
 
 def test_wrong_use_is_refused_with_its_cure() -> None:

@@ -127,21 +127,30 @@ def start(model: nn.Module, last: LastLayer | None, structure: str, call: Forwar
 
 
 class _Last(Sums):
-    """The last layer: its Jacobian is its input, the features phi."""
+    """The last layer: its Jacobian is its input, the features phi.
+
+    The first batch is the one that the layer was found with, whose forward pass is not repeated.
+    """
 
     def __init__(self, last: LastLayer, call: Forward) -> None:
         self.layer, self.names, self._call = last.layer, last.names, call
-        self._features: list[Tensor] = []
+        self._first: LastLayer | None = last
 
     def forward(self, inputs: Any) -> tuple[Any, Add]:
-        handle = self.layer.register_forward_hook(lambda _, given, out: self._features.append(given[0]))
+        first, self._first = self._first, None
+        found, outputs = self._pass(inputs) if first is None else (first.features, first.outputs)
+        features = found.double().flatten(0, -2)  # (B, D)
+        return outputs, lambda curvature: self._add(features, curvature)
+
+    def _pass(self, inputs: Any) -> tuple[Tensor, Any]:
+        found: list[Tensor] = []
+        handle = self.layer.register_forward_hook(lambda _, given, out: found.append(given[0]))
         try:
             with torch.no_grad():
                 outputs = self._call(inputs)
         finally:
             handle.remove()
-        features = self._features.pop().double().flatten(0, -2)  # (B, D)
-        return outputs, lambda curvature: self._add(features, curvature)
+        return found[0], outputs
 
     @abstractmethod
     def _add(self, features: Tensor, curvature: Tensor) -> None: ...

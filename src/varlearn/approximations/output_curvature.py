@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -77,10 +78,14 @@ class LastLayer(NamedTuple):
     Attributes:
         layer: the module.
         names: of its weight and, where it has one, its bias.
+        features: its inputs for the batch that it was found with.
+        outputs: of the network for this batch.
     """
 
     layer: nn.Linear
     names: tuple[str, ...]
+    features: Tensor
+    outputs: Tensor
 
 
 def last_layer(model: nn.Module, forward: Forward, inputs: Any) -> LastLayer:
@@ -98,12 +103,14 @@ def last_layer(model: nn.Module, forward: Forward, inputs: Any) -> LastLayer:
     >>> last_layer(net, net, torch.ones(1, 1)).names
     ('2.weight', '2.bias')
     """
-    seen: list[tuple[nn.Linear, Tensor]] = []
+    calls: Counter[nn.Module] = Counter()
+    seen: list[tuple[nn.Linear, Tensor, Tensor]] = []  # the latest call
     layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
 
-    def see(module: nn.Module, _: Any, output: Tensor) -> None:
+    def see(module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
         assert isinstance(module, nn.Linear)
-        seen.append((module, output))
+        calls[module] += 1
+        seen[:] = [(module, given[0], output)]
 
     handles = [layer.register_forward_hook(see) for layer in layers]
     try:
@@ -112,19 +119,19 @@ def last_layer(model: nn.Module, forward: Forward, inputs: Any) -> LastLayer:
         for handle in handles:
             handle.remove()
     kind = type(model).__name__
-    if not seen or not isinstance(outputs, Tensor) or not _is_same(seen[-1][1], outputs):
+    if not seen or not isinstance(outputs, Tensor) or not _is_same(seen[0][2], outputs):
         raise ValueError(f"the last layer of {kind} is not linear: no nn.Linear makes its outputs; use layers='all'")
-    layer = seen[-1][0]
+    layer, features, _ = seen[0]
     params, _, tied = model_tensors(model)
     names = {id(param): name for name, param in params.items()}
     parts = [part for part in (layer.weight, layer.bias) if part is not None]
     found = tuple(names[id(part)] for part in parts)
-    if set(found) & set(tied.values()) or sum(module is layer for module, _ in seen) > 1:
+    if set(found) & set(tied.values()) or calls[layer] > 1:
         raise ValueError(
             f"{found[0]!r}, the last layer of {kind}, is used elsewhere too, so the outputs are not linear in it; "
             "use layers='all'"
         )
-    return LastLayer(layer, found)
+    return LastLayer(layer, found, features, outputs)
 
 
 @contextlib.contextmanager
