@@ -68,6 +68,16 @@ def test_a_snapshot_is_another_epoch_of_the_run(runs: Path, capsys: pytest.Captu
     assert "has no snapshot of epoch 7; it has 1" in capsys.readouterr().err
 
 
+def test_examples_are_those_of_the_result_after_a_snapshot_was_looked_at(runs: Path, tmp_path: Path) -> None:
+    out, words = runs / "adamw", ["--most", "2", "--out", str(tmp_path), "--quiet"]
+    for snapshot, epoch in (["--snapshot", "1"], "1"), ([], "2"):
+        assert main(["examples", str(out), *snapshot, *words]) == 0
+        assert f"after epoch {epoch}." in (tmp_path / "gallery.html").read_text()
+    before = (out / "sensitivity.safetensors").stat().st_mtime_ns
+    assert main(["examples", str(out), *words]) == 0
+    assert (out / "sensitivity.safetensors").stat().st_mtime_ns == before
+
+
 def test_the_gallery_shows_the_most_and_the_least_sensitive_of_each_class(runs: Path, tmp_path: Path) -> None:
     out = runs / "adamw"
     assert main(["examples", str(out), "--most", "10", "--by", "loss", "--out", str(tmp_path), "--quiet"]) == 0

@@ -79,6 +79,13 @@ def test_the_default_costs_a_tenth_and_takes_the_same_examples_each_time(tmp_pat
     assert tracker["counts"].tolist() == [3]
 
 
+def test_the_diagonal_takes_fewer_examples_the_more_classes_there_are(tmp_path: Path) -> None:
+    run = run_of(loo_diagonal=True)
+    run = replace(run, data=replace(run.data, subset=1_000, batch_size=500), train=replace(run.train, steps=2))
+    fit(run, tmp_path / "run", progress=False)
+    assert {record["eval"]["examples"] for record in log_of(tmp_path / "run")} == {10}  # 1,000 / 10 / 10 classes
+
+
 def test_a_resumed_run_has_the_same_log_and_running_means(tmp_path: Path) -> None:
     run = run_of(loo_examples=20, checkpoint_every=3)
     fit(run, tmp_path / "whole", progress=False)

@@ -69,7 +69,7 @@ def examples(
     """Make a page of the examples that a run is most and least sensitive to, of all and of each class.
 
     Args:
-        run: folder of the run; sensitivities are computed if they are not there yet.
+        run: folder of the run; sensitivities are computed unless those of the same snapshot are there.
         most: examples to show of all classes together, and as many again shared out among the classes.
         by: what decides: the paper's |V e|, the score, the loss, the leave-one-out loss, or the mean score of training.
         only: show this class alone.
@@ -85,7 +85,8 @@ def examples(
         raise ValueError(f"--most {most} must be at least 1; 40 is usual")
     if by == "accumulated" and config.train.loo_every is None:
         raise ValueError("--by accumulated needs a run that measured while it trained; train with --train.loo_every 0")
-    if snapshot is not None or not folder.sensitivity.exists():
+    known = training.load_run_sensitivity(run).about if folder.sensitivity.exists() else {"snapshot": "none"}
+    if known.get("snapshot") != snapshot:
         training.sensitivity_run(run, snapshot=snapshot, device=device, progress=False if quiet else None)
     from varlearn.recipes.example_gallery import gallery_of_run
 

@@ -46,6 +46,8 @@ def gallery_of_run(
     scores = found.values[name].double()
     known = scores.isfinite()  # not all examples are measured while training
     if only is not None:
+        if "labels" not in found.values:
+            raise ValueError(f"class {only!r} is unknown: {config.data.name} has no classes; leave it out")
         known &= found.values["labels"] == _number(only, found.about["classes"])
     places = known.nonzero()[:, 0]
     order = places[scores[places].argsort(descending=True, stable=True)]

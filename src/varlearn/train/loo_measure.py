@@ -110,17 +110,19 @@ class LOOMeasure:
     def _chosen(self, examples: Examples, ids: Tensor | None) -> ChosenExamples:
         """A random choice that depends on the run's seed alone, in the order of the ids."""
         everything = build_batches(self._run, examples, train=False, ids=True if ids is None else ids)
-        wanted = self._run.train.loo_examples or self._affordable()
+        wanted = self._run.train.loo_examples or self._affordable(len(examples.classes))
         order = torch.randperm(everything.count, generator=generator(self._run.seed, "loo"))
         return ChosenExamples(everything, order[:wanted].sort().values)
 
-    def _affordable(self) -> int:
+    def _affordable(self, classes: int) -> int:
         """As many examples as cost a tenth of the training between two measurements."""
         training, every = self._training, self._run.train.loo_every
         batches = every * self._run.train.accumulate if every else len(training.parts.batches)
         trained = batches * self._run.data.batch_size  # by each process, and each of them measures
         is_recurrent = any(isinstance(module, nn.RNNBase) for module in training.model.modules())
         cost = RECURRENT_COST if is_recurrent else COST
+        if self._run.train.loo_diagonal:  # a backward pass for each output
+            cost *= max(1, classes / COST)
         return max(1, int(SHARE * trained / cost))
 
 

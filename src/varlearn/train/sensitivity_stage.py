@@ -41,7 +41,7 @@ class RunSensitivity(NamedTuple):
     "prediction", "outputs", "loo_probs" and "loo_label_prob". With "accumulated_" before them the means over training,
     where it was measured."""
     about: dict[str, Any]
-    """"score" (its name), "diagonal", "step", "epoch", "n" and "classes"."""
+    """"score" (its name), "diagonal", "step", "epoch", "n", "classes" and "snapshot" (None: the result)."""
 
 
 def sensitivity_run(
@@ -101,6 +101,7 @@ def sensitivity_run(
     values = _values(found) | _accumulated(state or _newest(folder), found.ids)
     epoch = step * run.train.accumulate / len(training.parts.batches)
     about = {"score": score, "diagonal": diagonal, "step": step, "epoch": epoch, "n": training.facts.n}
+    about["snapshot"] = snapshot
     with writing(folder.sensitivity):
         sealed.write(
             folder.sensitivity,
