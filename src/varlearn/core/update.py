@@ -214,13 +214,18 @@ def precision(hess: Tensor, weight_decay: float) -> Tensor:
 
 def lowest_precision(weight_decay: float, dtype: torch.dtype) -> float:
     """The smallest h + delta that survives being stored as h in `dtype`."""
-    relative, absolute = _smallest(dtype)
+    relative, absolute = precision_floor(dtype)
     return max(relative * weight_decay, absolute)
 
 
 @functools.cache
-def _smallest(dtype: torch.dtype) -> tuple[float, float]:
-    """What `lowest_precision` is made of. It is asked for each parameter at each sample, and `finfo` is slow."""
+def precision_floor(dtype: torch.dtype) -> tuple[float, float]:
+    """What `lowest_precision` is made of: its ratio to delta, and its own least.
+
+    >>> relative, absolute = precision_floor(torch.float32)
+    >>> lowest_precision(0.25, torch.float32) == max(relative * 0.25, absolute)
+    True
+    """
     info = torch.finfo(dtype)
     return 8.0 * info.eps, info.tiny / info.eps
 

@@ -174,7 +174,7 @@ class VAdamW(VariationalOptimizer):
     def _start(self) -> None:
         super()._start()
         self._clipping = ClipWatch()
-        self._watched: Sequence[Member] = ()
+        self._measured: Sequence[Member] = ()  # whose prior widths are known, and whose gradients are watched
         self._schedule: Schedule | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -203,19 +203,21 @@ class VAdamW(VariationalOptimizer):
         if self._schedule is not None:
             refuse(self._members.device, "lambda follows a function of yours")
         noises = dict(super()._noises(members, train))
-        measure(members)
-        if members is not self._watched and rank_agreement.world_size() == 1:
-            self._clipping.watch([member.param for member in members])
-            self._watched = members
-        shared: dict[tuple[int, int], tuple[Noise, float]] = {}  # of a group's parameters at one step: noise and scale
-        for param, state, group, _ in members:
-            kind = id(group), state["step"]
-            if kind not in shared:
-                terms = float(group["ess"]), float(group["batch_size"]), float(group["betas"][1]), state["step"]
-                shared[kind] = noises[id(group)], vadamw.fisher_scale(*terms)
-            noise, factor = shared[kind]
-            term = vadamw.prior_term(factor, state["prior_std"])
-            noises[id(param)] = noise._replace(ess=factor, weight_decay=term)
+        if members is not self._measured:
+            measure(members)
+            if rank_agreement.world_size() == 1:
+                self._clipping.watch([member.param for member in members])
+            self._measured = members
+        known: tuple[dict[str, Any] | None, int] = (None, 0)  # group and step that the next five names are of
+        key, factor, _, sign, origin = Noise(0, 1.0, 1.0)
+        for param, state, group, _ in members:  # most of the parameters of a group are at the same step
+            if state["step"] != known[1] or group is not known[0]:
+                known = group, state["step"]
+                key, _, _, sign, origin = noises[id(group)]
+                factor = vadamw.fisher_scale(
+                    float(group["ess"]), float(group["batch_size"]), float(group["betas"][1]), known[1]
+                )
+            noises[id(param)] = Noise(key, factor, vadamw.prior_term(factor, state["prior_std"]), sign, origin)
         return noises
 
     def _take_step(self, average: SampleAverage) -> None:
@@ -232,10 +234,12 @@ class VAdamW(VariationalOptimizer):
 
     def _anneal(self) -> None:
         """Set "ess" of each group to lambda after the steps taken."""
+        # Looking a tensor up takes ten times as long as its id.
+        done = {id(param): int(its.get("step", 0)) for param, its in self.state.items()}
         for group in self.param_groups:
             schedule = self._schedule or (annealed_over_run(group) if group["anneal"] else None)
             if schedule is not None:
-                steps = max([int(self.state.get(param, {}).get("step", 0)) for param in group["params"]], default=0)
+                steps = max([done.get(id(param), 0) for param in group["params"]], default=0)
                 group["ess"] = schedule(steps * float(group["batch_size"]) / float(group["n"]))
 
     def posterior_terms(self, param: Tensor) -> tuple[Tensor, float, float]:

@@ -31,8 +31,27 @@ def test_the_factor_undoes_the_clipping(dtype: torch.dtype) -> None:
     assert watch.factor() == pytest.approx(total, rel=tolerance)
 
 
-def test_without_clipping_the_factor_is_exactly_one() -> None:
-    params, watch = watched((20,), (5, 5))
+@pytest.mark.parametrize("clip", ["clip_grad_norm_", "through .data", "through detach()"])
+@pytest.mark.parametrize("size", [20, 5_000])  # copied, and judged by norms
+def test_small_and_large_gradients_are_watched_alike(size: int, clip: str) -> None:
+    params, watch = watched((size,))
+    backward(params)
+    grad = params[0].grad
+    assert grad is not None
+    total = float(grad.norm())
+    match clip:
+        case "clip_grad_norm_":
+            clip_grad_norm_(params, 1.0)
+        case "through .data":
+            grad.data.mul_(1.0 / total)
+        case _:
+            grad.detach().mul_(1.0 / total)
+    assert watch.factor() == pytest.approx(total, rel=1e-4)
+
+
+@pytest.mark.parametrize("size", [20, 5_000])
+def test_without_clipping_the_factor_is_exactly_one(size: int) -> None:
+    params, watch = watched((size,), (5, 5))
     backward(params)
     clip_grad_norm_(params, 1e6)
     assert watch.factor() == 1.0

@@ -149,10 +149,10 @@ class NativePlan:
 
     def _set_scales(self, noises: Noises) -> None:
         """Write the scale of sigma of each parameter, unless all are those of the last draw."""
-        own = [noises[id(param) if id(param) in noises else id(group)] for param, _, group, _ in self.members]
-        drawn = [noise.signed_scale for noise in own]
+        own = [noises.get(id(param)) or noises[id(group)] for param, _, group, _ in self.members]
+        drawn = [(ess, decay, sign) for _, ess, decay, sign, _ in own]
         if drawn != self._drawn:
-            self._scales[:] = [number for noise in own for number in scalars.of_draw(noise)]
+            self._scales[:] = scalars.of_draws(drawn)
             self._drawn = drawn
 
     def restore(self) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterable
 
 import torch
 
 from varlearn.core import update
-from varlearn.optim.engine.plan import Fold, Noise, StepSettings
+from varlearn.optim.engine.plan import Fold, StepSettings
 
 _FLOAT32 = torch.float32
 _APPROXIMATIONS: dict[str | None, int] = {"reparam": 0, "squared_gradient": 1}
@@ -43,14 +44,22 @@ class IvonHyper(ctypes.Structure):
     ]
 
 
-def of_draw(noise: Noise) -> tuple[float, float, float]:
-    """The scale of sigma at a draw, as `Scale` of kernel.c: factor, delta and the smallest h + delta.
+def of_draws(scales: Iterable[tuple[float, float, float]]) -> list[float]:
+    """The scale of sigma of each parameter at a draw, as `Scale` of kernel.c.
 
-    >>> of_draw(Noise(key=0, ess=4.0, weight_decay=0.5, sign=-1.0))[:2]
-    (-0.5, 0.5)
+    That is a factor, delta, and the smallest h + delta, which is `update.lowest_precision`.
+
+    Args:
+        scales: (lambda, delta, sign) of each parameter, as `Noise.signed_scale`.
+
+    >>> of_draws([(4.0, 0.5, -1.0)])[:2]
+    [-0.5, 0.5]
     """
-    decay = noise.weight_decay
-    return noise.sign / math.sqrt(noise.ess), decay, update.lowest_precision(decay, _FLOAT32)
+    relative, absolute = update.precision_floor(_FLOAT32)
+    numbers: list[float] = []
+    for ess, decay, sign in scales:
+        numbers += (sign / math.sqrt(ess), decay, max(relative * decay, absolute))
+    return numbers
 
 
 def of_ivon_step(settings: StepSettings, is_given: bool) -> IvonHyper:

@@ -83,7 +83,7 @@ class SampleTables:
                 continue
             kind = noise.signed_scale
             if kind not in known:
-                known[kind] = list(scalars.of_draw(noise))
+                known[kind] = scalars.of_draws([kind])
             found += known[kind]
         if scaling is None:
             self._scales.write(found)
