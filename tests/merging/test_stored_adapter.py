@@ -119,6 +119,9 @@ def test_the_variance_of_a_product_is_that_of_its_samples() -> None:
         ({"lora_bias": True, "bias": "none"}, "lora_bias=true, biases of its own"),
         ({"rank_pattern": {"first": 4}}, "has a rank_pattern"),
         ({"modules_to_save": ["second"]}, "also trains biases or whole modules"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights='pissa', which changed the base's weights"),
+        ({"init_lora_weights": "olora"}, "init_lora_weights='olora', which changed"),
+        ({"layer_replication": [(0, 1)]}, "has layer_replication, a variant"),
     ],
 )
 def test_adapters_that_are_no_plain_product_are_refused(tmp_path: Path, config: dict[str, Any], message: str) -> None:

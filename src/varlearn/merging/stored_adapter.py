@@ -31,6 +31,21 @@ _REFUSED = {
 """Settings of PEFT under which a product B A with the factor alpha / r is not what the adapter adds."""
 
 
+_VARIANTS = (
+    "use_qalora",
+    "use_bdlora",
+    "alora_invocation_tokens",
+    "layer_replication",
+    "trainable_token_indices",
+    "arrow_config",
+    "kasa_config",
+    "monteclora_config",
+)
+"""Other settings under which the adapter does not add B A to the weights that it names."""
+_CHANGES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
+"""Initializations that subtract the first B A from the base, so that s B A belongs to other base weights."""
+
+
 def is_adapter(path: Path) -> bool:
     """Whether a folder holds a LoRA adapter."""
     return (path / CONFIG).is_file()
@@ -86,6 +101,18 @@ def read_config(path: Path) -> dict[str, Any]:
                 f"{path} has {name}=true, {what}; it must be plain LoRA: merge it into its base with "
                 "model.merge_and_unload() and give that folder"
             )
+    for name in _VARIANTS:
+        if config.get(name):
+            raise ValueError(
+                f"{path} has {name}, a variant that is not W + s B A; it must be plain LoRA: merge it into its base "
+                "with model.merge_and_unload() and give that folder"
+            )
+    start = config.get("init_lora_weights", True)
+    if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
+        raise ValueError(
+            f"{path} has init_lora_weights={start!r}, which changed the base's weights at the start of training; save "
+            "it with path_initial_model_for_weight_conversion, or give the folder of model.merge_and_unload()"
+        )
     for name in ("rank_pattern", "alpha_pattern"):
         if config.get(name):
             raise ValueError(
