@@ -92,6 +92,9 @@ def test_with_the_full_covariance_it_is_that_of_training_again(problem: Problem)
     correlation = rank_correlation(first_order.abs(), problem.changes.abs())
     print(f"full covariance: rank correlation {correlation:.5f}, slope {slope(first_order, problem.changes):.3f}")
     assert correlation >= 0.999
+    ratio = (problem.changes / first_order).median().item()
+    print(f"median of true to estimated changes: {ratio:.3f}")
+    assert ratio == pytest.approx(1, abs=0.05)
     # To first order the largest changes, of misclassified examples far from the others, are too small by a fifth. The
     # same v makes one step of Newton's method of them, as `refitted_outputs` does for regressions.
     v, p = first_order / found.error[:, 1], found.probs[:, 1]
