@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrations": LIBRARY,
     "report": LIBRARY | {"methods"},
     "train": ABOVE | {"methods", "setting_checks"},
-    "fitting": ABOVE | {"methods", "train", "report"},
+    "fitting": ABOVE | {"methods", "setting_checks", "train", "report"},
     "sklearn": {"fitting"},
     "recipes": ABOVE | {"methods", "train", "report"},
     "demo": ABOVE | {"methods", "train", "report", "recipes", ROOT},

@@ -6,6 +6,7 @@ Errors name the setting by its dotted path, its value, the rule and the cure.
 from __future__ import annotations
 
 import math
+import operator
 import reprlib
 from collections.abc import Callable
 from dataclasses import fields
@@ -18,6 +19,7 @@ Rule = tuple[str, Callable[[Any], bool], str]
 """What a value must be, in words; whether a value is that; and what to use instead."""
 
 
+_A_NUMBER: Rule = ("a number", lambda value: value == value, "leave it out for the default")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 200
 
@@ -50,6 +52,19 @@ def positive(cure: str) -> Rule:
     return "> 0 and finite", lambda value: 0 < value < math.inf, cure
 
 
+def whole_number(name: str, value: Any, least: int, cure: str) -> int:
+    """An argument as an int; whole numbers of NumPy are taken, bools and floats are not.
+
+    >>> whole_number("epochs", 2.5, 1, "20 is usual")
+    Traceback (most recent call last):
+    ...
+    ValueError: epochs=2.5 must be a whole number >= 1; 20 is usual
+    """
+    if hasattr(value, "__index__") and not isinstance(value, bool) and (number := operator.index(value)) >= least:
+        return number
+    raise ValueError(f"{name}={shortened(value)} must be a whole number >= {least}; {cure}")
+
+
 @cache
 def hints_of(cls: type) -> dict[str, Any]:
     """The types of a dataclass's fields, by name; evaluated once, because that takes longer than the checks.
@@ -79,8 +94,8 @@ def check(settings: Any, path: str) -> None:
         name, value, hint = f"{path}{field.name}", getattr(settings, field.name), hints[field.name]
         if not fits(value, hint):
             raise _wrong_type(name, value, hint)
-        if value is not None and field.name in rules:
-            rule, holds, cure = rules[field.name]
+        if value is not None and (field.name in rules or value != value):
+            rule, holds, cure = rules.get(field.name, _A_NUMBER)
             if not holds(value):
                 raise ValueError(f"{name}={shortened(value)} must be {rule}; {cure}")
 
@@ -106,7 +121,7 @@ def fits(value: Any, hint: Any) -> bool:
             return isinstance(value, tuple) and all(fits(item, get_args(hint)[0]) for item in value)
     if hint in (int, float):
         kinds = (int, float) if hint is float else (int,)
-        return isinstance(value, kinds) and not isinstance(value, bool) and value == value
+        return isinstance(value, kinds) and not isinstance(value, bool)
     return isinstance(value, hint)
 
 

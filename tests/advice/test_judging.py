@@ -22,6 +22,8 @@ HEALTHY = RunFacts(
     lr_constant_for=1,
     loss_first=2.3,
     loss_last=0.05,
+    loss_start=2.4,
+    loss_peak=2.5,
     loss_growth_with_batch=1.0,
     skipped_steps=0,
     nonfinite_weights=0,
@@ -50,6 +52,7 @@ HEALTHY = RunFacts(
 NO_BATCH_TEST = replace(HEALTHY, loss_growth_with_batch=None)
 MISSING_NLL = replace(HEALTHY, nll_mean=None)
 REGRESSION = replace(HEALTHY, task="regression", classes=None, noise_variance=0.2, squared_error=0.25)
+EARLY = replace(REGRESSION, step=40, loss_first=10.0, loss_last=4.0, loss_guessing=2.9)  # its noise variance follows
 
 SICK = [
     ("not_finite", HEALTHY, {"loss_last": math.nan}),
@@ -61,6 +64,8 @@ SICK = [
     ("diverged", HEALTHY, {"loss_first": 9_000.0, "loss_last": 400.0}),
     ("diverged", HEALTHY, {"nll_mean": 11.0, "nll_averaged": 10.0, "nll_one_sample": None}),
     ("diverged", REGRESSION, {"loss_first": -1.0, "loss_last": 0.5}),
+    ("diverged", REGRESSION, {"loss_first": 10.0, "loss_last": 4.0, "loss_guessing": 2.9}),
+    ("diverged", HEALTHY, {"loss_peak": 448.0}),
     ("hess_runaway", HEALTHY, {"hess_mean": 475_205.0}),
     ("hess_not_learned", HEALTHY, {"hess_moved": 0.01}),
     ("no_schedule", HEALTHY, {"lr": 0.5, "lr_constant_for": 1_000}),
@@ -83,6 +88,7 @@ SICK = [
 ]
 HARMLESS = [
     {"skipped_steps": 5},
+    {"loss_peak": 20.0},
     {"loss_first": 4.0, "loss_growth_with_batch": 1.02},
     {"hess_mean": 1.0},
     {"step": 50, "steps": 1_000, "hess_moved": 0.001},
@@ -106,7 +112,7 @@ def codes(facts: RunFacts) -> list[str]:
     return [finding.code for finding in findings(facts)]
 
 
-@pytest.mark.parametrize("facts", [HEALTHY, NO_BATCH_TEST, REGRESSION, RunFacts()])
+@pytest.mark.parametrize("facts", [HEALTHY, NO_BATCH_TEST, REGRESSION, EARLY, RunFacts()])
 def test_a_healthy_run_has_no_findings(facts: RunFacts) -> None:
     assert codes(facts) == []
 

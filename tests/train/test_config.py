@@ -54,7 +54,7 @@ def changed(path: str, value: object) -> str:
         ("model", 3, r"model=3 must be an object of settings"),
         ("seed", -1, r"seed=-1 must be >= 0"),
         ("optim.beta2", 1.0, r"optim.beta2=1.0 must be >= 0 and < 1"),
-        ("optim.lr", float("nan"), r"optim.lr=nan must be of type float"),
+        ("optim.lr", float("nan"), r"optim.lr=nan must be >= 0 and finite"),
         ("model.hidden", [4, 0], r"model.hidden=\(4, 0\) must be widths >= 1"),
     ],
 )

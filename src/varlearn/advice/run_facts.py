@@ -23,6 +23,10 @@ class RunFacts:
         lr_peak: largest learning rate so far.
         lr_constant_for: how many of the last steps had the same learning rate.
         loss_first: mean loss of the first step, or of the first line of the log.
+        loss_start: loss of the first step alone.
+        loss_peak: largest mean loss of a line of the log.
+        loss_guessing: loss of a prediction that ignores the inputs; for a regression with a Gaussian loss, log(std of
+            the targets) + 1.42, summed over outputs. Classifications take log(classes).
         loss_last: mean loss of the last steps.
         loss_growth_with_batch: loss of a batch divided by the mean loss of its two halves: 1 for a mean, 2 for a sum.
         skipped_steps: steps that were dropped because of NaN or infinite gradients.
@@ -66,6 +70,9 @@ class RunFacts:
     lr_peak: float | None = None
     lr_constant_for: int | None = None
     loss_first: float | None = None
+    loss_start: float | None = None
+    loss_peak: float | None = None
+    loss_guessing: float | None = None
     loss_last: float | None = None
     loss_growth_with_batch: float | None = None
     skipped_steps: int | None = None

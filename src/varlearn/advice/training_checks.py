@@ -60,6 +60,7 @@ def summed_loss(facts: RunFacts) -> Iterator[Finding]:
 def diverged(facts: RunFacts) -> Iterator[Finding]:
     """A loss that is larger at the end than at the start, or than guessing."""
     first, last, classes = facts.loss_first, facts.loss_last, facts.classes
+    start, peak, severity = facts.loss_start, facts.loss_peak, "error"
     if last is None or not math.isfinite(last):
         return
     chance = math.log(classes) if classes is not None and classes >= 2 else None
@@ -69,12 +70,29 @@ def diverged(facts: RunFacts) -> Iterator[Finding]:
         what = f"The loss is {last:.4g}; guessing among {classes} classes gives {chance:.3g}."
     elif chance is not None and facts.nll_mean is not None and facts.nll_mean > limit.NLL_WORSE_THAN_CHANCE * chance:
         what = f"NLL at the mean is {facts.nll_mean:.4g}; guessing among {classes} classes gives {chance:.3g}."
+    elif (
+        facts.loss_guessing is not None
+        and (facts.step is None or facts.step >= limit.SETTLED_STEPS)
+        and last > facts.loss_guessing + limit.ABOVE_GUESSING
+    ):
+        what = f"The loss is {last:.4g}; always predicting the mean of the targets gives {facts.loss_guessing:.4g}."
+    elif (
+        start is not None
+        and peak is not None
+        and chance is not None
+        and peak > limit.EXPLODED * max(start, chance)
+        and not any(hess_runaway(facts))  # which tells the same
+    ):
+        what, severity = (
+            f"The loss rose from {start:.4g} to {peak:.4g} while training, before it fell again.",
+            "warning",
+        )
     else:
         return
     rate = f" (it was {facts.lr_peak:g})" if facts.lr_peak is not None else ""
     yield Finding(
         "diverged",
-        "error",
+        severity,
         what,
         f"Training diverged, usually because the learning rate is too large{rate}.",
         "Divide lr by 10; if it is already the preset's, warm it up over the first 5% of the steps.",

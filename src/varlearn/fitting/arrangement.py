@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from varlearn.fitting.first_look import Look, look
-from varlearn.fitting.own_batches import OwnBatches
+from varlearn.fitting.array_inputs import weights_dtype
+from varlearn.fitting.first_look import Look, first_outputs, look
+from varlearn.fitting.own_batches import OwnBatches, check_rereadable
 from varlearn.fitting.target_units import TargetUnits, measure_units
 from varlearn.fitting.task_predictor import Source
 from varlearn.fitting.validation_fold import hold_out_fold
@@ -56,24 +57,30 @@ def arrange(
         unpack: as for `fit`.
         standardize: whether a regression learns standardized targets.
     """
-    train = OwnBatches(train_loader, "train_loader", seed=seed, unpack=unpack)
+    dtype = weights_dtype(model)
+    train = OwnBatches(train_loader, "train_loader", seed=seed, unpack=unpack, dtype=dtype)
     found = look(model, train, task)
     held_out, source = val_loader, "validation data"
     if val_loader is not None:
         _check_validation(val_loader)
     elif found.task == "regression":
-        fold = hold_out_fold(train_loader, seed)
+        fold = hold_out_fold(train_loader, seed, dtype)
         source = "leave-one-out errors" if fold is None else "a held-out tenth of the training data"
         if fold is not None:
-            train, held_out = OwnBatches(fold[0], "train_loader", seed=seed, unpack=unpack), fold[1]
+            train, held_out = train.over(fold[0]), fold[1]
             found = look(model, train, "regression")
     train.targets = found.checked
-    held = None if held_out is None else OwnBatches(held_out, "val_loader", unpack=unpack, targets=found.checked)
+    held = None
+    if held_out is not None:
+        held = OwnBatches(held_out, "val_loader", unpack=unpack, dtype=dtype, targets=found.checked)
+        for number, (inputs, _) in enumerate(held):  # a fault that shows after training would lose the training
+            first_outputs(model, inputs, f"batch {number} of val_loader")
     units = measure_units(train) if found.task == "regression" and standardize else None
     return Arrangement(train, held, source, found, units)
 
 
 def _check_validation(loader: Iterable[Any]) -> None:
+    check_rereadable(loader, "val_loader")
     try:
         check_repeatable(loader, passes=2)
     except ValueError as error:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
+from varlearn.fitting.array_inputs import weights_dtype
 from varlearn.fitting.own_batches import OwnBatches
 from varlearn.methods import Task
+from varlearn.optim.loader_facts import loader_facts
 from varlearn.prediction.guard import preserved
 from varlearn.prediction.language_model import IGNORE
 from varlearn.prediction.loader_batches import arguments, device_of, move, outputs_of
@@ -69,6 +71,8 @@ def look(model: nn.Module, batches: OwnBatches, task: str | None = None) -> Look
         raise ValueError(
             f"task={task!r} must be one of {', '.join(get_args(Task))}; leave it out to decide by the data"
         )
+    if any(isinstance(param, nn.UninitializedParameter) for param in model.parameters()):
+        raise ValueError("the model has lazy layers without weights; call model(inputs) with one batch first")
     if not any(param.requires_grad for param in model.parameters()):
         raise ValueError("the model has no parameter with requires_grad=True, so there is nothing to train")
     inputs, targets = next(iter(batches))
@@ -76,7 +80,7 @@ def look(model: nn.Module, batches: OwnBatches, task: str | None = None) -> Look
         raise ValueError(
             f"the targets of {batches.name} are single numbers, not batches; use a DataLoader or stack them"
         )
-    outputs = first_outputs(model, inputs)
+    outputs = first_outputs(model, inputs, f"the first batch of {batches.name}")
     has_variance = not isinstance(outputs, Tensor)
     first = outputs[0] if has_variance else outputs
     found = _task(outputs, targets) if task is None else task
@@ -95,16 +99,33 @@ def look(model: nn.Module, batches: OwnBatches, task: str | None = None) -> Look
         raise ValueError(f"{shapes} do not fit: {rule}; change the last layer or the targets")
     terms = targets.numel() // len(targets) if found == "language" else 1
     n, size = _counts(batches, len(targets))
+    if n % size == 1 and n > 1 and not getattr(batches.loader, "drop_last", False):
+        _check_single(model, inputs, batches.name)
     classes = 0 if found == "regression" else first.shape[-1]
     return Look(found, n * terms, min(size, n) * terms, classes, has_variance)  # type: ignore[arg-type]
 
 
-def first_outputs(model: nn.Module, inputs: Any) -> Tensor | tuple[Tensor, Tensor]:
-    """What the network returns for the inputs of a batch: one float tensor, or a pair (mean, variance)."""
+def first_outputs(model: nn.Module, inputs: Any, batch: str) -> Tensor | tuple[Tensor, Tensor]:
+    """What the untrained network returns for a batch: one finite float tensor, or a pair (mean, variance).
+
+    Args:
+        model: left as it was.
+        inputs: of the batch.
+        batch: which one it is, for messages.
+    """
     with preserved(model), torch.no_grad():
         model.eval()
         args, kwargs = arguments(move(inputs, device_of(model)))
-        outputs = outputs_of(model(*args, **kwargs))
+        try:
+            outputs = outputs_of(model(*args, **kwargs))
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            weights = str(weights_dtype(model)).removeprefix("torch.")
+            raise ValueError(
+                f"the network fails on {batch}: {str(error).splitlines()[0]}. Its inputs are {_described(inputs)}, its "
+                f"weights {weights}; convert the inputs to the dtype and the shape that the first layer takes"
+            ) from error
     parts: list[Tensor] = [outputs] if isinstance(outputs, Tensor) else outputs
     if (
         not isinstance(parts, (tuple, list))
@@ -122,8 +143,35 @@ def first_outputs(model: nn.Module, inputs: Any) -> Tensor | tuple[Tensor, Tenso
                 "with one row per example; return logits or values, not classes or a loss"
             )
         if not bool(part.isfinite().all()):
-            raise ValueError("the outputs for the first batch are NaN or infinite; check the inputs, and scale them")
+            raise ValueError(f"the outputs for {batch} are NaN or infinite; check the inputs, and scale them")
     return outputs if isinstance(outputs, Tensor) else (parts[0], parts[1])
+
+
+def _check_single(model: nn.Module, inputs: Any, name: str) -> None:
+    """Refuse a last batch of one example where BatchNorm needs more, which would show at the end of the first pass."""
+    normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+    if not normed or not isinstance(inputs, Tensor):
+        return
+    with preserved(model), torch.no_grad():
+        model.train()
+        try:
+            model(inputs[:1].to(device_of(model)))
+        except ValueError as error:
+            raise ValueError(
+                f"the last batch of {name} has one example, and BatchNorm needs two or more while training; make the "
+                "loader with drop_last=True, or change its batch size"
+            ) from error
+
+
+def _described(inputs: Any) -> str:
+    """Types and shapes, e.g. "float64 (32, 5)"."""
+    if isinstance(inputs, Tensor):
+        return f"{str(inputs.dtype).removeprefix('torch.')} {tuple(inputs.shape)}"
+    if isinstance(inputs, Mapping):
+        return ", ".join(f"{name}: {_described(value)}" for name, value in inputs.items())
+    if isinstance(inputs, (tuple, list)):
+        return ", ".join(map(_described, inputs))
+    return f"of type {type(inputs).__name__}"
 
 
 def _task(outputs: Tensor | tuple[Tensor, Tensor], targets: Tensor) -> Task:
@@ -136,8 +184,7 @@ def _task(outputs: Tensor | tuple[Tensor, Tensor], targets: Tensor) -> Task:
             return "classification"
         if outputs.dim() == 3 and targets.dim() == 2:
             return "language"
-        cure = "for two classes return two logits; for numbers give float targets" if same else _ASK
-        raise ValueError(f"{shapes} tell no task; {cure}")
+        raise ValueError(f"{shapes} tell no task; {_cure(outputs, targets, same)}")
     if not same:
         whole = bool((targets == targets.round()).all())
         cure = "for classification give integer labels, targets.long()" if whole else "change the last layer"
@@ -148,13 +195,27 @@ def _task(outputs: Tensor | tuple[Tensor, Tensor], targets: Tensor) -> Task:
             f"{shapes} tell no task, because every row of targets adds up to 1; for classes give labels, "
             f'targets.argmax(1), and for numbers pass task="regression"'
         )
+    if len(rows) > 1 and bool(((rows == 0) | (rows == 1)).all()) and bool((rows != rows[0]).any()):
+        raise ValueError(
+            f"{shapes} tell no task, because all targets are 0 or 1; for two classes return two logits and give "
+            f'labels, targets.flatten().long(), and for numbers pass task="regression"'
+        )
     return "regression"
+
+
+def _cure(outputs: Tensor, targets: Tensor, same: bool) -> str:
+    """What to change where whole numbers as targets do not tell the task."""
+    if outputs.dim() == 2 and outputs.shape[1] >= 2 and targets.dim() == 2:
+        if targets.shape[1] == 1:
+            return "for classes give labels of shape (B,), targets.squeeze(1)"
+        if same and bool((targets.sum(1) == 1).all()):
+            return "for classes give labels, targets.argmax(1)"
+    return "for two classes return two logits; for numbers give float targets" if same else _ASK
 
 
 def _counts(batches: OwnBatches, first: int) -> tuple[int, int]:
     """Examples in one pass, and in a batch."""
-    loader = batches.loader
-    dataset, size = getattr(loader, "dataset", None), getattr(loader, "batch_size", None)
-    if isinstance(dataset, Sized) and size is not None:
-        return len(dataset), int(size)
+    facts = loader_facts(batches.loader)
+    if facts.keys() >= {"n", "batch_size"}:
+        return facts["n"], facts["batch_size"]
     return sum(len(targets) for _, targets in batches), first

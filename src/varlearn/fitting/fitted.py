@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from varlearn import posterior as posteriors
 from varlearn.advice import Finding, findings
@@ -17,6 +17,7 @@ from varlearn.core.notebook import html_table
 from varlearn.files.atomic import writing
 from varlearn.files.checked_json import read_json, write_json
 from varlearn.files.formats import check_format, rebuilding
+from varlearn.fitting.array_inputs import as_tensors, is_array, weights_dtype
 from varlearn.fitting.first_look import Look
 from varlearn.fitting.own_batches import OwnBatches
 from varlearn.fitting.page_analysis import page_analysis
@@ -125,8 +126,8 @@ class Fitted:
         """Average the network over the posterior.
 
         Args:
-            data: inputs as one tensor or array; a pair (inputs, targets) of tensors; or a loader that gives the same
-                batches in every pass.
+            data: inputs as one tensor, array or data frame; a pair (inputs, targets) of these; or a loader that gives
+                the same batches in every pass.
             samples: posterior samples; None for as many as in `fit`.
             seed: names the samples; None for that of `fit`.
             progress: show a bar; None: in a terminal.
@@ -135,13 +136,13 @@ class Fitted:
         Returns:
             `Predictions`, `RegressionPredictions` in the units of the targets, or `TokenPredictions`.
         """
-        return self._predict(self.posterior, _batches(data), samples, seed, progress=progress, **options)
+        return self._predict(self.posterior, _batches(data, self.model), samples, seed, progress=progress, **options)
 
     def score(self, data: Any, samples: int | None = None) -> dict[str, Any]:
         """Scores of the averaged predictions of data with targets: NLL, accuracy and ECE, or RMSE and coverage.
 
         Args:
-            data: a pair (inputs, targets) of tensors, or a loader.
+            data: a pair (inputs, targets) of tensors, arrays or data frames, or a loader.
             samples: posterior samples; None for as many as in `fit`.
         """
         found = self.predict(data, samples, progress=False)
@@ -160,7 +161,7 @@ class Fitted:
 
         found, shown, analysis = dict(self.validation), "held-out", {}
         if data is not None:
-            loader, shown = _batches(data), "test"
+            loader, shown = _batches(data, self.model), "test"
             found = {_AT_MEAN: self._predict(self.posterior.at_mean(), loader, 1), _AVERAGED: self.predict(data)}
             analysis = page_analysis(
                 self.model, self.posterior, self.predictor, loader, found[_AVERAGED], self.run.seed
@@ -264,16 +265,15 @@ def _validation_file(where: RunFolder) -> Path:
     return where.out / "held_out.safetensors"
 
 
-def _batches(data: Any) -> Iterable[Any]:
+def _batches(data: Any, model: nn.Module) -> Iterable[Any]:
     """Inputs, a pair of inputs and targets, or a loader, as batches."""
-    if isinstance(data, tuple) and len(data) == 2 and all(map(_is_array, data)):
-        return list(zip(*(torch.as_tensor(part).split(_ROWS) for part in data), strict=True))
-    if _is_array(data):
-        return list(torch.as_tensor(data).split(_ROWS))
+    if isinstance(data, tuple) and len(data) == 2 and all(map(is_array, data)):
+        inputs, targets = as_tensors(data, weights_dtype(model))
+        if len(inputs) != len(targets):
+            raise ValueError(f"there are {len(inputs)} inputs and {len(targets)} targets; give one target per input")
+        return list(zip(inputs.split(_ROWS), targets.split(_ROWS), strict=True))
+    if is_array(data):
+        return list(as_tensors(data, weights_dtype(model)).split(_ROWS))
     if isinstance(data, Mapping):
         return [data]
     return data
-
-
-def _is_array(data: Any) -> bool:
-    return isinstance(data, Tensor) or hasattr(data, "__array_interface__")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
+from numbers import Real
 from typing import Any
 
 from torch import nn
@@ -35,8 +37,15 @@ def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: 
         if lr is not None:
             raise ValueError(f"lr={lr} and settings with lr={method.lr} are given; leave lr out")
         return settings_for(method)
+    if not isinstance(method, str):
+        raise TypeError(
+            f"method is a {type(method).__name__} and must be a name, e.g. 'auto' or 'ivon', or complete "
+            "settings, e.g. varlearn.methods.Optim('ivon', lr=0.1)"
+        )
+    if lr is not None and (not isinstance(lr, Real) or isinstance(lr, bool) or not 0.0 < lr < math.inf):
+        raise ValueError(f"lr={lr!r} must be a number > 0; leave it out for the rule's")
     kind = named(method)
-    given: dict[str, Any] = {"name": kind.name} | ({} if lr is None else {"lr": lr})
+    given: dict[str, Any] = {"name": kind.name} | ({} if lr is None else {"lr": float(lr)})
     match kind.name:
         case "vadamw":
             rule: dict[str, Any] = {"lr": suggested_lr(model)}

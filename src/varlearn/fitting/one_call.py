@@ -20,21 +20,24 @@ from varlearn.fitting.first_look import first_outputs
 from varlearn.fitting.fitted import Fitted
 from varlearn.fitting.method_settings import chosen_settings
 from varlearn.fitting.own_batches import OwnBatches
+from varlearn.fitting.own_loss import OwnLoss, growth_with_batch
 from varlearn.fitting.posterior_calibration import calibrated
 from varlearn.fitting.target_units import GaussianLoss
 from varlearn.fitting.task_predictor import TaskPredictor
 from varlearn.methods import Facts, Optim, named
-from varlearn.prediction.loader_batches import Unpack, device_of
+from varlearn.prediction.loader_batches import Unpack, device_of, move
+from varlearn.setting_checks import whole_number
 from varlearn.train.config import Data, Evaluate, Model, Run, Train
 from varlearn.train.final_posterior import learned_posterior
 from varlearn.train.processes import Processes, processes
 from varlearn.train.run_folder import RunFolder
 from varlearn.train.run_loop import Measured, RunLoop
-from varlearn.train.tasks import mean_loss
+from varlearn.train.tasks import guessing_loss, mean_loss
 from varlearn.train.training import Training
 from varlearn.train.training_parts import Loss, TrainingParts
 
 _log = logging.getLogger("varlearn")
+_FIRST = "the first batch of train_loader"
 _MOST_BATCHNORM = 2_000  # examples that BatchNorm's statistics are computed from
 
 
@@ -95,8 +98,12 @@ def fit(
     >>> fitted.predict(torch.tensor([[-0.9], [0.9]])).log_probs.argmax(1)
     tensor([0, 1])
     """
-    if not isinstance(epochs, int) or epochs < 1:
-        raise ValueError(f"epochs={epochs!r} must be a whole number >= 1; 20 is usual for small data")
+    epochs = whole_number("epochs", epochs, 1, "20 is usual for small data")
+    samples = whole_number("samples", samples, 1, "64 is usual")
+    seed = whole_number("seed", seed, 0, "0, 1, 2 for three runs")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__} and must be a torch.nn.Module, with its initial weights")
+    own = None if loss is None else OwnLoss(loss)
     if resume and folder is None:
         raise ValueError("resume=True needs the folder with the checkpoints; pass folder")
     with contextlib.ExitStack() as stack:
@@ -108,13 +115,16 @@ def fit(
         steps = epochs * len(batches)
         optim = chosen_settings(method, lr, model, data.look.n, steps)
         run = _run(model, data, epochs, steps, optim, Evaluate(samples), seed)
-        training = _training(model, data, batches, run, loss, mine)
+        training = _training(model, data, batches, run, own, mine)
         where = None if folder is None else RunFolder(Path(folder))
         with mine.together():
             if where is not None and mine.writes:
                 stack.enter_context(where.opened(run, resume=resume))
         measured = None if data.held_out is None else Measured(data.held_out, "validation")
-        loop = RunLoop(run, training, measured, where, {"classes": data.look.classes or None})
+        about = {"classes": data.look.classes or None, "loss_growth_with_batch": _growth(model, data, own)}
+        if data.units is not None:
+            about["loss_guessing"] = guessing_loss(data.units.scale)
+        loop = RunLoop(run, training, measured, where, about)
         stack.callback(loop.close)
         with contextlib.nullcontext() if data.units is None else data.units.on(model):
             loop.start(resume)
@@ -157,11 +167,19 @@ def _training(
     if loss is None:
         loss = partial(mean_loss, found.task)
         if found.task == "regression" and not found.has_variance:
-            outputs = first_outputs(model, next(iter(data.train))[0])
+            outputs = first_outputs(model, next(iter(data.train))[0], _FIRST)
             assert isinstance(outputs, torch.Tensor)
             loss = GaussianLoss(outputs.shape[1:] if outputs[0].numel() > 1 else ()).to(mine.device)
     parts = TrainingParts(method.prepare(model), method, facts, run.train, batches, data.train, loss)
     return Training(parts, mine)
+
+
+def _growth(model: nn.Module, data: Arrangement, own: OwnLoss | None) -> float | None:
+    """How the loss grows with the batch; the losses of the tasks are means."""
+    if own is None:
+        return 1.0
+    inputs, targets = next(iter(data.train))
+    return growth_with_batch(own, first_outputs(model, inputs, _FIRST), move(targets, device_of(model)))
 
 
 def _recalibrate_batchnorm(training: Training, data: Arrangement) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from varlearn.data.seeds import generator
+from varlearn.fitting.array_inputs import as_tensors, is_array
 from varlearn.methods import Batch
 from varlearn.prediction.loader_batches import Unpack, split_batch
 
@@ -36,6 +37,7 @@ class OwnBatches:
         name: of the argument, for messages.
         seed: of the order.
         unpack: from a batch to (inputs, targets); None for pairs and mappings with "labels".
+        dtype: of the tensors that floating-point arrays become.
         targets: checks and converts the targets of each batch.
 
     >>> data = [(torch.zeros(2, 1), torch.tensor([0, 1])), (torch.ones(2, 1), torch.tensor([1, 0]))]
@@ -51,16 +53,25 @@ class OwnBatches:
         *,
         seed: int = 0,
         unpack: Unpack | None = None,
+        dtype: torch.dtype = torch.float32,
         targets: CheckTargets = lambda targets: targets,
     ) -> None:
         check_rereadable(loader, name)
         self.loader, self.name, self.targets = loader, name, targets
-        self._seed, self._unpack = seed, unpack or split_batch
+        self._seed, self._unpack, self._dtype = seed, unpack or split_batch, dtype
         self._count: int | None = None
 
     def __len__(self) -> int:
         if self._count is None:
-            self._count = len(self.loader) if isinstance(self.loader, Sized) else sum(1 for _ in self.loader)
+            try:
+                self._count = len(self.loader)  # type: ignore[arg-type]
+            except TypeError:  # also of a DataLoader whose data set has no length
+                self._count = sum(1 for _ in self.loader)
+            if not self._count:
+                raise ValueError(
+                    f"{self.name} gave batches in the first pass and none in the second, and training reads it in "
+                    "every epoch; pass a list or a DataLoader"
+                )
         return self._count
 
     def __iter__(self) -> Iterator[Batch]:
@@ -91,10 +102,11 @@ class OwnBatches:
 
     def over(self, loader: Iterable[Any]) -> OwnBatches:
         """The same batches from another loader, a part of this one."""
-        return OwnBatches(loader, self.name, seed=self._seed, unpack=self._unpack, targets=self.targets)
+        options = {"unpack": self._unpack, "dtype": self._dtype, "targets": self.targets}
+        return OwnBatches(loader, self.name, seed=self._seed, **options)
 
     def _pair(self, batch: Any, number: int) -> Batch:
-        inputs, targets = self._unpack(batch)
+        inputs, targets = as_tensors(self._unpack(batch), self._dtype)
         if targets is None:
             raise ValueError(
                 f"batch {number} of {self.name} has no targets; give pairs (inputs, targets), mappings with 'labels', "
@@ -115,7 +127,12 @@ def check_rereadable(loader: Any, name: str) -> None:
     ValueError: train_loader is a list_iterator, which can be read only once, and training reads it in every epoch; \
 pass a list or a DataLoader
     """
-    if isinstance(loader, Tensor) or not isinstance(loader, Iterable):
+    if isinstance(loader, tuple) and len(loader) == 2 and all(map(is_array, loader)):
+        raise ValueError(
+            f"{name} is one pair (inputs, targets), and batches of pairs are needed; pass "
+            "DataLoader(TensorDataset(inputs, targets), batch_size=32), or [(inputs, targets)] for a single batch"
+        )
+    if is_array(loader) or isinstance(loader, (Mapping, str)) or not isinstance(loader, Iterable):
         raise TypeError(
             f"{name} is a {type(loader).__name__} and must be an iterable of batches (inputs, targets); pass a list of "
             "pairs or a DataLoader"

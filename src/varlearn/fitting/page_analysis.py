@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from varlearn.fitting.array_inputs import weights_dtype
 from varlearn.fitting.task_predictor import TaskPredictor
 from varlearn.posterior import Point, layer_scales
 from varlearn.prediction import temperature_curve
 from varlearn.prediction.extremes import most_uncertain, worst
-from varlearn.prediction.loader_batches import split_batch
+from varlearn.prediction.loader_batches import Unpack
 from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.train.analysis import SAMPLES, image_content
 
@@ -35,7 +37,11 @@ def page_analysis(
         averaged: its predictions of them.
         seed: of the samples.
     """
-    inputs = _inputs(predictor, loader, list(dict.fromkeys([*most_uncertain(averaged), *worst(averaged)])))
+    inputs = _inputs(
+        partial(predictor.pair, dtype=weights_dtype(model)),
+        loader,
+        list(dict.fromkeys([*most_uncertain(averaged), *worst(averaged)])),
+    )
     shown = [{"index": number, **content} for number, one in inputs.items() if (content := _content(one))]
     values: dict[str, Any] = {"examples": {"kind": "own", "classes": [], "sets": {"test": shown}}}
     if isinstance(posterior, Point):
@@ -49,11 +55,11 @@ def page_analysis(
     return values
 
 
-def _inputs(predictor: TaskPredictor, loader: Iterable[Any], numbers: list[int]) -> dict[int, Tensor]:
+def _inputs(unpack: Unpack, loader: Iterable[Any], numbers: list[int]) -> dict[int, Tensor]:
     """Inputs of single examples, where a batch has them as one tensor."""
     found, first = {}, 0
     for batch in loader:
-        inputs, _ = (predictor.unpack or split_batch)(batch)
+        inputs, _ = unpack(batch)
         if not isinstance(inputs, Tensor):
             return {}
         found |= {number: inputs[number - first] for number in numbers if first <= number < first + len(inputs)}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from varlearn.fitting.array_inputs import as_tensors, weights_dtype
 from varlearn.fitting.first_look import Look
 from varlearn.fitting.target_units import TargetUnits
 from varlearn.methods import Method
@@ -66,7 +68,8 @@ class TaskPredictor:
     ) -> AnyPredictions:
         """Predict; arguments as in `varlearn.predict`."""
         source = self.method.predictor(posterior)
-        shared = {"unpack": self._checked, "progress": progress, **options}
+        unpack = partial(self.pair, dtype=weights_dtype(model))
+        shared = {"unpack": unpack, "progress": progress, **options}
         with contextlib.nullcontext() if self.units is None else self.units.on(model):
             match self.look.task:
                 case "classification":
@@ -82,6 +85,12 @@ class TaskPredictor:
         found = self(*arguments, keep_samples=True, **options)
         return with_noise(found, estimate_noise(found))  # type: ignore[arg-type]
 
-    def _checked(self, batch: Any) -> tuple[Any, Any]:
-        inputs, targets = (self.unpack or split_batch)(batch)
+    def pair(self, batch: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+        """Inputs and targets of a batch as tensors, the targets checked.
+
+        Args:
+            batch: of a loader.
+            dtype: of the tensors that floating-point arrays become.
+        """
+        inputs, targets = as_tensors((self.unpack or split_batch)(batch), dtype)
         return inputs, None if targets is None else self.look.checked(torch.as_tensor(targets))

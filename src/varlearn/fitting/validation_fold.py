@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler, Subset
 
 from varlearn.data.seeds import generator
+from varlearn.fitting.array_inputs import as_tensors, is_array
 
 SHARE = 0.1
 _LEAST = 10  # examples of a fold; fewer say too little about the noise
@@ -17,12 +18,14 @@ _LEAST = 10  # examples of a fold; fewer say too little about the noise
 Fold = tuple[Iterable[Any], Iterable[Any]]
 
 
-def hold_out_fold(loader: Iterable[Any], seed: int) -> Fold | None:
+def hold_out_fold(loader: Iterable[Any], seed: int, dtype: torch.dtype = torch.float32) -> Fold | None:
     """A tenth of the examples of a loader apart: (the loader of the others, the batches of the tenth).
 
     Args:
-        loader: a DataLoader over a data set with a length and PyTorch's own samplers, or a list of pairs of tensors.
+        loader: a DataLoader over a data set with a length and PyTorch's own samplers, or a list of pairs of tensors or
+            arrays.
         seed: decides which examples.
+        dtype: of the tensors that floating-point arrays become.
 
     Returns:
         None where the loader is of another form, or has too few examples.
@@ -33,8 +36,8 @@ def hold_out_fold(loader: Iterable[Any], seed: int) -> Fold | None:
     """
     if isinstance(loader, DataLoader):
         return _of_loader(loader, seed)
-    if isinstance(loader, Sequence) and all(map(_is_pair_of_tensors, loader)):
-        return _of_pairs(loader, seed)
+    if isinstance(loader, Sequence) and all(map(_is_pair_of_arrays, loader)):
+        return _of_pairs([as_tensors(pair, dtype) for pair in loader], seed)
     return None
 
 
@@ -43,7 +46,7 @@ def _of_loader(loader: DataLoader[Any], seed: int) -> Fold | None:
     plain = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in (RandomSampler, SequentialSampler)
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized) or not plain:
         return None
-    chosen = _chosen(len(dataset), seed)
+    chosen = _chosen(len(dataset), seed, loader.batch_size)
     if chosen is None:
         return None
     rest, fold = ([int(index) for index in mask.nonzero()] for mask in (~chosen, chosen))
@@ -77,9 +80,11 @@ def _of_pairs(pairs: Sequence[Any], seed: int) -> Fold | None:
     return rest, fold
 
 
-def _chosen(examples: int, seed: int) -> Tensor | None:
-    """Which examples are held out, a random tenth."""
+def _chosen(examples: int, seed: int, batch_size: int | None = None) -> Tensor | None:
+    """Which examples are held out, a random tenth. The others leave no last batch of one, which BatchNorm refuses."""
     count = round(SHARE * examples)
+    if batch_size is not None and batch_size > 1 and (examples - count) % batch_size == 1:
+        count += 1
     if count < _LEAST:
         return None
     mask = torch.zeros(examples, dtype=torch.bool)
@@ -87,5 +92,5 @@ def _chosen(examples: int, seed: int) -> Tensor | None:
     return mask
 
 
-def _is_pair_of_tensors(batch: Any) -> bool:
-    return isinstance(batch, (tuple, list)) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
+def _is_pair_of_arrays(batch: Any) -> bool:
+    return isinstance(batch, (tuple, list)) and len(batch) == 2 and all(map(is_array, batch))

@@ -61,6 +61,6 @@ def named(name: str) -> type[Method[Any]]:
         return METHODS[AUTO]
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    near = get_close_matches(str(name)[:100], METHODS, n=1)
+    near = get_close_matches(str(name)[:100].lower(), METHODS, n=1)
     cure = f"did you mean {near[0]!r}?" if near else "use 'auto' for the default"
     raise ValueError(f"optim.name={shortened(name)} must be one of {', '.join(METHODS)}; {cure}")

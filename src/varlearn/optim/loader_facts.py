@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Any
 
+from torch.utils.data import SubsetRandomSampler
+
 
 def loader_facts(loader: Any, epochs: int | None = None) -> dict[str, int]:
     """n, batch_size and, from `epochs`, steps: as far as a loader of examples tells them.
@@ -19,9 +21,11 @@ def loader_facts(loader: Any, epochs: int | None = None) -> dict[str, int]:
     """
     sampler = getattr(loader, "batch_sampler", None)
     size = getattr(loader, "batch_size", None) or getattr(sampler, "batch_size", None)
-    dataset = getattr(loader, "dataset", None)
+    examples = getattr(loader, "dataset", None)
+    if isinstance(chosen := getattr(loader, "sampler", None), SubsetRandomSampler):
+        examples = chosen  # the others are never drawn
     found = {
-        "n": len(dataset) if isinstance(dataset, Sized) else None,
+        "n": len(examples) if isinstance(examples, Sized) else None,
         "batch_size": size,
         "steps": None if epochs is None else epochs * len(loader),
     }

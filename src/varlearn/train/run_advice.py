@@ -71,6 +71,7 @@ def log_facts(records: Iterable[Mapping[str, Any]], run: Run) -> dict[str, Any]:
         "lr_peak": max(rates),
         "loss_first": float(steps[0]["loss"]),
         "loss_last": float(last["loss"]),
+        "loss_peak": max(float(record["loss"]) for record in steps),
         "skipped_steps": last.get("skipped"),
     }
     return facts | _diagnosed(last.get(run.optim.name, {}), run, facts.get("n"))

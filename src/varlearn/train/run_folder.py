@@ -114,12 +114,15 @@ class RunFolder:
         """Make the folder for a new run, or check that it is this run's, and keep other processes out meanwhile.
 
         Nothing in the folder is changed before the lock is held: the files may be those of a run that is training.
+        Wrong data or arguments that end a new run before its first checkpoint leave no folder, which would block the
+        corrected call.
 
         Raises:
             RunFolderError: if it is not empty and `resume` is False, holds another run, or is being trained in.
             WriteError: if it cannot be written.
         """
         self._check_usable(resume)
+        is_new = not self.config.exists()
         for folder in (self.out, self.checkpoints.folder):  # now, and not when the first checkpoint is due
             with writing(folder):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +135,12 @@ class RunFolder:
                 write_json(self.config, json.loads(to_json(run)))
             remove_orphans(self.out)
             self.checkpoints.clean()
-            yield
+            try:
+                yield
+            except (TypeError, ValueError):
+                if is_new and not self.checkpoints.paths():
+                    self._remove()
+                raise
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -182,6 +190,14 @@ class RunFolder:
         folder = self.checkpoints.folder
         begun = not folder.is_dir() or all(entry.name[:1] == "." for entry in folder.iterdir())
         return begun and all(entry.name[:1] == "." or entry == folder for entry in self.out.iterdir())
+
+    def _remove(self) -> None:
+        """Remove what a run has written that learned nothing."""
+        for path in (self.config, self.env, self.log, self.timing, self.out / ".lock"):
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another one has put a file there
+            self.checkpoints.folder.rmdir()
+            self.out.rmdir()
 
     def read_run(self) -> Run:
         """The run that the folder holds."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from varlearn.files.checked_json import read_json_lines
 from varlearn.files.formats import rebuilding
 from varlearn.methods import Batch
 from varlearn.train import checkpoint
@@ -46,7 +47,7 @@ class RunLoop:
         loo: measures leave-one-out losses; None for a run without.
 
     Attributes:
-        records: what was measured since the loop started, as in the log.
+        records: what was measured, as in the log; of a resumed run from its first step on.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class RunLoop:
         self.records: list[dict[str, Any]] = []
         self.best = math.inf
         self.losses, self.count = 0.0, 0  # since the last line of the log
+        self.first_loss: float | None = None
         self.log: JsonLines | None = None
         self.timing: JsonLines | None = None
         self.began = time.monotonic()
@@ -84,11 +86,14 @@ class RunLoop:
                 )
             self.training.load_state_dict(state["training"])
             self.best, self.losses, self.count = state["best"], state["losses"], state["count"]
+            self.first_loss = state.get("first_loss")  # version 0.1.0 saved none
             if self.loo is not None:
                 self.loo.load_state_dict(state["loo"])
         with self.mine.together():
             if self.mine.writes:
                 self._open_files(self.folder, resume, state, restored.damaged if restored else {})
+        if state:
+            self.records = list(read_json_lines(self.folder.log).records)
 
     def _check_ours(self, path: Path, state: dict[str, Any]) -> None:
         """Refuse a checkpoint that was copied from another run: it has other settings."""
@@ -160,6 +165,8 @@ class RunLoop:
         mean = shared[0].item() / self.mine.world
         if not math.isfinite(mean):
             raise NonFiniteLossError(self._not_finite(mean))
+        if self.training.step == 0:
+            self.first_loss = mean
         self.training.update()
         self.losses += mean
         self.count += 1
@@ -188,13 +195,11 @@ class RunLoop:
                 with self.mine.together():
                     if self.mine.writes and self.folder is not None:
                         self.folder.checkpoints.save_best(self._state())
-
         self._measure_loo(logger)
 
     def _measure_loo(self, logger: Logger | None) -> None:
         """Write the leave-one-out loss where it is due; every process computes the same one."""
-        every = self.run.train.loo_every
-        if self.loo is None or every is None or not self._due(every or None):
+        if self.loo is None or (every := self.run.train.loo_every) is None or not self._due(every or None):
             return
         scores, is_best = self.loo.measure()
         step, epoch = self.training.step, self.training.epoch
@@ -228,8 +233,8 @@ class RunLoop:
 
     def _facts(self) -> dict[str, Any]:
         """What advice about the run needs and its other files do not have."""
-        facts = self.training.facts
-        known = {"task": facts.task, "n": facts.n, "batch_size": facts.batch_size, "steps": facts.steps, **self.about}
+        facts, about = self.training.facts, {"loss_start": self.first_loss, **self.about}
+        known = {"task": facts.task, "n": facts.n, "batch_size": facts.batch_size, "steps": facts.steps, **about}
         return {name: value for name, value in known.items() if value is not None}
 
     def _due(self, every: int | None) -> bool:
@@ -254,6 +259,7 @@ class RunLoop:
             "best": self.best,
             "losses": self.losses,
             "count": self.count,
+            "first_loss": self.first_loss,
             "log_bytes": self.log.flush(),
         }
 
@@ -270,11 +276,14 @@ class RunLoop:
     def _not_finite(self, loss: float) -> str:
         cure = "start anew with a smaller lr, a larger hess_init or ess, or gradient clipping"
         found = f"the loss is {loss} at step {self.training.step + 1}"
+        if bad := self.training.bad_inputs():
+            cure = f"{bad} are NaN or infinite, so leave these out, or fill in their values"
         if self.folder is None:
             return f"{found}; {cure}"
         last = self.folder.checkpoints.paths()
-        where = f"the last good checkpoint is {last[-1]}" if last else "there is no checkpoint yet"
-        return f"{found}; {where}. It was written before this step, so resuming repeats it: {cure}"
+        if not last:
+            return f"{found}; there is no checkpoint yet: {cure}"
+        return f"{found}; the last good checkpoint is {last[-1]}. Resuming from it repeats this step: {cure}"
 
     def _stop(self, folder: RunFolder, number: int) -> None:
         message = (

@@ -60,6 +60,19 @@ def mean_loss(task: Task, outputs: Tensor | tuple[Tensor, Tensor], targets: Tens
     return cross_entropy(outputs.float(), targets)
 
 
+def guessing_loss(std: Tensor) -> float:
+    """The loss of a regression that predicts mean and variance of the targets for every input, in nats.
+
+    Args:
+        std: standard deviation of the targets, of each output.
+
+    >>> round(guessing_loss(torch.tensor([1.0, 1.0])), 4)  # log(2 pi e)
+    2.8379
+    """
+    terms = std.double().clamp_min(torch.finfo(torch.float32).tiny).log() + 0.5 * (1.0 + math.log(2.0 * math.pi))
+    return terms.sum().item()
+
+
 @torch.no_grad()
 def score_at_weights(
     model: nn.Module,

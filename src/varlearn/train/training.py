@@ -60,6 +60,7 @@ class Training:
         self.parts, self.processes = parts, processes
         self.model, self.method, self.facts = parts.model, parts.method, parts.facts
         self._stream: Iterator[Batch] | None = None
+        self._batch: Batch | None = None  # of the last gradients
         self._synchronize = True  # whether the micro-batch at hand is the last of its step
         self.optimizer = self.method.optimizer(self.model, self.facts)
         self._peak_lr = float(self.optimizer.param_groups[0]["lr"])  # the method may have chosen it by the weights
@@ -101,8 +102,17 @@ class Training:
         losses = []
         for micro_batch in range(accumulate):
             self._synchronize = micro_batch == accumulate - 1
-            losses += self.method.gradients(self, self._on_device(next(self._stream)))
+            self._batch = self._on_device(next(self._stream))
+            losses += self.method.gradients(self, self._batch)
         return torch.stack(losses).mean()
+
+    def bad_inputs(self) -> str:
+        """Which inputs of the last batch have NaN or infinite values, in words; "" where none have."""
+        inputs = None if self._batch is None else self._batch[0]
+        if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
+            return ""
+        bad = int((~inputs.isfinite()).reshape(len(inputs), -1).any(1).sum())
+        return f"{bad} of the {len(inputs)} inputs of its batch" if bad else ""
 
     @property
     def micro_batches(self) -> int:

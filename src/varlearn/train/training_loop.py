@@ -18,6 +18,7 @@ from varlearn.train.processes import processes
 from varlearn.train.run_folder import RunFolder
 from varlearn.train.run_loop import Measured, RunLoop
 from varlearn.train.splits import build_splits
+from varlearn.train.tasks import guessing_loss
 from varlearn.train.training import Training
 
 
@@ -84,6 +85,8 @@ def fit(
         check_reads(run, training.model, measured)
         classes = len(splits.train.classes) or splits.train.vocab or None
         about = {"classes": classes, "input_shift": splits.input_shift, "loss_growth_with_batch": 1.0}  # ours is a mean
+        if training.facts.task == "regression":
+            about["loss_guessing"] = guessing_loss(splits.train.targets.double().std(0, correction=0))
         loo = LOOMeasure(run, training, splits.train, splits.numbers) if run.train.loo_every is not None else None
         loop = RunLoop(run, training, Measured(measured, splits.name), folder, about, loo)
         with mine.together():  # the folder is made when nothing is left to be refused
