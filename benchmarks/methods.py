@@ -161,7 +161,7 @@ def _predictions(size: Size) -> list[Figure]:
     for name in PREDICTED:
         if name not in METHODS:
             continue
-        training = training_of(name, size)
+        training = training_of(name, size._replace(batches=2 * size.batches))
         for _ in range(2):
             _step(training)
             if name == "swag":

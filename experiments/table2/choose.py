@@ -62,7 +62,7 @@ def chosen_rate(method: str, size: Size, out: Path) -> float | None:
         tried.append({"lr": lr, "nll": nll if math.isfinite(nll) else str(nll)})
     finite = [(line["nll"], line["lr"]) for line in tried if not isinstance(line["nll"], str)]
     if not finite:
-        raise RuntimeError(f"{method} diverges at every learning rate that was tried: {tried}")
+        raise RuntimeError(f"{method} failed at every learning rate that was tried, for the reasons above: {tried}")
     best = min(finite)[1]
     with CHOICES.open("a", encoding="utf-8") as file:
         file.write(json.dumps({**key, "lr": best, "tried": tried}) + "\n")

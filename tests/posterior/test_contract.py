@@ -155,9 +155,9 @@ def test_another_network_is_refused_by_name(name: str, other: nn.Module, tmp_pat
 def test_a_mixture_of_different_networks_is_refused_by_name(name: str) -> None:
     other = Point({"weight": torch.zeros(4, 3), "bias": torch.zeros(4)})
     named = Point({"0.weight": torch.zeros(2, 3), "0.bias": torch.zeros(2)})
-    with pytest.raises(ValueError, match=r"'weight'.* has shape .*; give both the parameter's shape"):
+    with pytest.raises(ValueError, match=r"'weight'.* has shape .*; mix posteriors of one network"):
         Mixture([POSTERIORS[name], other])
-    with pytest.raises(ValueError, match=r"must have the same names: .*weight.*; give one entry per tensor"):
+    with pytest.raises(ValueError, match=r"must have the same names: .*weight.*; mix posteriors of one network"):
         Mixture([POSTERIORS[name], named])
     with pytest.raises(ValueError, match=r"components=\(\) is empty; a mixture needs at least one"):
         Mixture([])

@@ -88,6 +88,11 @@ def test_to_keeps_weights() -> None:
         ([point(0.0)], [0.0], r"weight=0.0 must be > 0"),
         ([point(0.0)], [math.nan], r"weight=nan must be > 0"),
         ([point(0.0), Point({"x": torch.zeros(1)})], None, r"component 1 lacks \['w'\] and has \['x'\]"),
+        (
+            [point(0.0), Point({"x": torch.zeros(1)})],
+            None,
+            "component 1, a Point, cannot be mixed with component 0, a Po",
+        ),
         ([point(0.0), Point({"w": torch.zeros(2)})], None, r"component 1\['w'\] has shape \(2,\)"),
     ],
 )

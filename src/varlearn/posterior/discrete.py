@@ -103,7 +103,7 @@ class Mixture:
                 raise ValueError(f"weight={weight} must be > 0 and finite; leave out components without weight")
         flat = _dissolve(components, [weight / math.fsum(weights) for weight in weights])
         for number, (_, component) in enumerate(flat):
-            check_names(f"component {number}", component.mean, flat[0][1].mean)
+            _check_same_weights(number, component, flat[0][1])
         object.__setattr__(self, "components", tuple(component for _, component in flat))
         object.__setattr__(self, "weights", tuple(weight for weight, _ in flat))
 
@@ -189,6 +189,17 @@ def components(posterior: Posterior) -> list[tuple[float, Posterior]]:
     if isinstance(posterior, Mixture):
         return list(zip(posterior.weights, posterior.components, strict=True))
     return [(1.0, posterior)]
+
+
+def _check_same_weights(number: int, component: Posterior, first: Posterior) -> None:
+    try:
+        check_names(f"component {number}", component.mean, first.mean)
+    except ValueError as error:
+        raise ValueError(
+            f"component {number}, a {type(component).__name__}, cannot be mixed with component 0, a "
+            f"{type(first).__name__}: {str(error).rpartition(';')[0]}; mix posteriors of one network in which the same "
+            "weights are random"
+        ) from None
 
 
 def _dissolve(parts: Sequence[Posterior], weights: Sequence[float]) -> list[tuple[float, Posterior]]:

@@ -33,6 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "ivon-2021": _IVON,
 }
 LIKE_IVON = ("ivon", "vogn", "vogn-paper", "ivon-2021")  # these take `presets.short_run` where the run is short
+LARGE_HEADS = ("frn_cnn",)  # networks whose last layer is too large for a full matrix: Laplace takes Kronecker factors
 SAMPLES = {"mc-dropout": 32}  # at the paper's scale; 64 for the others
 
 
@@ -87,6 +88,8 @@ def comparison(method: str, scale: Scale = "small", seed: int = 0, size: Size | 
     (0.2, 0.5)
     >>> comparison("ivon").data.subset, comparison("sgd", size=Size("frn_cnn", 5_000, 10)).train.epochs
     (10000, 10)
+    >>> comparison("laplace").optim.structure, comparison("laplace", size=Size("frn_cnn")).optim.structure
+    ('full', 'kron')
     """
     facts = SETS["cifar10"]
     own = named(method).Settings
@@ -112,6 +115,8 @@ def _small(run: Run, size: Size) -> Run:
         shared = ("weight_decay", "beta1", "beta2", "ess", "hess_init", "clip_radius", "rescale_lr")
         lr = 2.0 * short.lr * (1.0 - short.beta1 if optim.name == "vogn" else 1.0)
         optim = replace(optim, lr=lr, **{name: getattr(short, name) for name in shared})
+    if optim.name == "laplace" and size.network in LARGE_HEADS:
+        optim = replace(optim, **{"structure": "kron"})
     return replace(
         run,
         model=replace(run.model, name=size.network),
