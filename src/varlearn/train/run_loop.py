@@ -141,7 +141,9 @@ class RunLoop:
                     if requested or self._gives_up() or self._due(self.run.train.checkpoint_every):
                         self._save(self.folder)
                     self._keep_snapshot(self.folder)
-                if self.folder is not None and requested and training.step < training.facts.steps:
+                if stop is not None and training.step == training.facts.steps and self.mine.world == 1:
+                    requested = stop.number  # no further step would see a signal that came since
+                if self.folder is not None and requested:
                     self._stop(self.folder, requested)
             if self._gives_up() and self.folder is not None:
                 self._return_to_best(self.folder)
