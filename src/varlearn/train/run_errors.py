@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class RunFolderError(ValueError):
     """A folder that a run must not use as asked: not empty, of another run, without what the stage needs."""
@@ -34,3 +36,16 @@ class Interrupted(SystemExit):
 
     def __str__(self) -> str:
         return self.message
+
+
+def stopped(number: int, step: int, steps: int, checkpoints: Path, out: Path) -> Interrupted:
+    """What ends a run after a signal: the exit code as shells count, and how to go on.
+
+    >>> stopped(15, 7, 11, Path("run/checkpoint"), Path("run")).code
+    143
+    """
+    message = (
+        f"stopped after step {step} of {steps}, saved in {checkpoints}; call fit again with {str(out)!r} and "
+        "resume=True, on the command line with --resume"
+    )
+    return Interrupted(128 + number, message)

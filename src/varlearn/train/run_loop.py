@@ -21,7 +21,7 @@ from varlearn.train.config import Run, from_json, to_json
 from varlearn.train.environment import environment, record_environment
 from varlearn.train.log import JsonLines, Logger
 from varlearn.train.loo_measure import LOOMeasure
-from varlearn.train.run_errors import Interrupted, NonFiniteLossError, RunFolderError
+from varlearn.train.run_errors import NonFiniteLossError, RunFolderError, stopped
 from varlearn.train.run_folder import RunFolder, config_differences
 from varlearn.train.signals import StopRequest
 from varlearn.train.step_progress import training_progress
@@ -137,13 +137,14 @@ class RunLoop:
                 requested = self._step(stop)
                 shown(training.step, f"loss {self.losses / self.count:.4f}")
                 self._measure(logger if self.mine.writes else None)
-                if self.folder is not None:
-                    if requested or self._gives_up() or self._due(self.run.train.checkpoint_every):
-                        self._save(self.folder)
-                    self._keep_snapshot(self.folder)
-                if stop is not None and training.step == training.facts.steps and self.mine.world == 1:
+                if self.folder is None:
+                    continue
+                if requested or self._gives_up() or self._due(self.run.train.checkpoint_every):
+                    self._save(self.folder)
+                self._keep_snapshot(self.folder)
+                if stop and training.step == training.facts.steps and self.mine.world == 1:
                     requested = stop.number  # no further step would see a signal that came since
-                if self.folder is not None and requested:
+                if requested:
                     self._stop(self.folder, requested)
             if self._gives_up() and self.folder is not None:
                 self._return_to_best(self.folder)
@@ -288,13 +289,10 @@ class RunLoop:
         return f"{found}; the last good checkpoint is {last[-1]}. Resuming from it repeats this step: {cure}"
 
     def _stop(self, folder: RunFolder, number: int) -> None:
-        message = (
-            f"stopped after step {self.training.step} of {self.training.facts.steps}, saved in "
-            f"{folder.checkpoints.folder}; call fit again with {str(folder.out)!r} and resume=True, "
-            "on the command line with --resume"
-        )
-        self.say(message)
-        raise Interrupted(128 + number, message)  # as shells count: 130 or 143
+        training = self.training
+        error = stopped(number, training.step, training.facts.steps, folder.checkpoints.folder, folder.out)
+        self.say(error.message)
+        raise error
 
     def say(self, words: str) -> None:
         """Tell the user, once for all processes."""
