@@ -124,6 +124,17 @@ def test_the_dtype_stays_or_is_the_one_asked_for(tmp_path: Path, dtype: torch.dt
     torch.testing.assert_close(wide, wanted.float(), rtol=0, atol=0)
 
 
+def test_what_tells_of_the_bases_training_is_not_copied(paths: list[Path], tmp_path: Path) -> None:
+    for name in ("trainer_state.json", ".lock", "tokenizer.json"):
+        (paths[0] / name).write_text("{}")
+    merge_files(recipe(paths).plan(), tmp_path / "out")
+    wanted = {"README.md", "config.json", "merge.json", "model.safetensors"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == wanted | {"tokenizer.json"}
+    (paths[0] / "log.jsonl").write_text("{}\n")  # a run
+    merge_files(recipe(paths).plan(), tmp_path / "of_a_run")
+    assert {file.name for file in (tmp_path / "of_a_run").iterdir()} == wanted - {"config.json"}
+
+
 def test_the_configuration_has_the_dtype_of_the_weights(paths: list[Path], tmp_path: Path) -> None:
     text = '{"model_type": "test", "dtype": "float32", "inner": {"torch_dtype": "float16"}, "size": 3}'
     (paths[0] / "config.json").write_text(text)

@@ -34,7 +34,11 @@ _NOT_COPIED = (
     ".onnx",
     ".gguf",
     "model.safetensors.index.json",
+    "README.md",
+    RECORD,
+    "trainer_state.json",
 )
+_OF_A_RUN = "log.jsonl"  # a run's files tell of its training, and the result was not trained
 
 _DTYPE = re.compile(r'("(?:torch_)?dtype"\s*:\s*")(?:float32|float16|bfloat16|float64)(")')
 """The entry of `config.json` by which `from_pretrained` chooses the dtype."""
@@ -232,11 +236,11 @@ def shards_of(steps: Sequence[Step], limit: int) -> list[list[Step]]:
 
 
 def _copy_rest(plan: MergePlan, work: Path) -> None:
-    """Configuration and tokenizer of the base; the configuration has the dtype of the result."""
-    if not plan.base.path.is_dir():
+    """Configuration and tokenizer of the base; the configuration has the dtype of the result. Nothing of a run."""
+    if not plan.base.path.is_dir() or (plan.base.path / _OF_A_RUN).exists():
         return
     for path in sorted(plan.base.path.iterdir()):
-        if path.is_file() and not path.name.endswith(_NOT_COPIED) and path.name not in ("README.md", RECORD):
+        if path.is_file() and not path.name.endswith(_NOT_COPIED) and not path.name.startswith("."):
             shutil.copyfile(path, work / path.name)
     cast = any(step.dtype != plan.base.tensors.entry(step.name).dtype for step in plan.steps)
     dtypes = {str(step.dtype).removeprefix("torch.") for step in plan.steps if step.dtype.is_floating_point}
