@@ -1,5 +1,8 @@
 """`varlearn doctor`: what it finds here, what it would find elsewhere, and a cure for everything that is amiss."""
 
+import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,3 +96,37 @@ def test_gpus_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.version, "hip", None)
     assert machine_checks._gpus([GPU]) == ("GPU", "NVIDIA H100 (CUDA 12.8)", "", False)
+
+
+@pytest.mark.parametrize("devices", [[GPU], []], ids=str)
+def test_a_triton_that_cannot_be_imported_is_a_finding(devices: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_engine, "is_installed", lambda: True)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    check = machine_checks._triton(devices)
+    assert "cannot be imported" in check.found
+    assert "pip install --force-reinstall triton" in check.cure
+    assert check.is_broken == bool(devices)
+
+
+def test_caches_that_cannot_be_written_have_a_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_engine, "is_installed", lambda: True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "new"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "new" / "triton"))
+    assert [check.cure for check in machine_checks._caches()] == ["", ""]
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "new").write_text("a file where the folder should be")
+    for check, variable in zip(machine_checks._caches(), ("XDG_CACHE_HOME", "TRITON_CACHE_DIR"), strict=True):
+        assert "cannot be written" in check.found
+        assert f"Set {variable} to a folder" in check.cure
+        assert not check.is_broken
+
+
+def test_the_chosen_engine_is_named_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the compiler has said already what is missing."""
+
+    def warn() -> bool:
+        warnings.warn("there is no compiler", stacklevel=2)
+        return False
+
+    monkeypatch.setattr(native_engine, "load_or_warn", warn)
+    assert machine_checks.chosen_on(CPU).found == "float32 foreach, bfloat16 foreach"

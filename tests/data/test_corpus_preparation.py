@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.data.corpora import MERGES, documents, merges, text_of
 from tests.data.files import write
@@ -13,6 +14,7 @@ from varlearn.data.bpe import BytePairs
 from varlearn.data.corpus_preparation import prepare_corpus
 from varlearn.data.errors import CorruptDataError, MissingDataError
 from varlearn.files.atomic import WriteError
+from varlearn.files.locking import BusyError, locked
 
 __all__ = ["merges"]
 TEXTS = documents(300)
@@ -200,6 +202,7 @@ def test_training_reads_what_was_prepared(corpus: Path) -> None:
     folder = prepare_corpus([corpus], processes=1, held_out=0.1).folder
     for split in SPLITS:
         examples = load("openwebtext", split)
+        assert isinstance(examples.inputs, torch.Tensor)
         assert examples.inputs[:].tolist() == tokens(folder, split)
         assert (examples.kind, examples.vocab) == ("tokens", 50_257)
 
@@ -207,3 +210,33 @@ def test_training_reads_what_was_prepared(corpus: Path) -> None:
 def test_a_document_is_held_out_by_its_checksum() -> None:
     share = sum(corpus_preparation._is_held_out(f"document {number}", 0.1) for number in range(20_000)) / 20_000
     assert abs(share - 0.1) < 0.01
+
+
+@pytest.mark.usefixtures("merges")
+def test_two_processes_do_not_prepare_one_folder(corpus: Path, tmp_path: Path) -> None:
+    """Both would append to the same files, and the checksum would be that of the mixture."""
+    pytest.importorskip("fcntl")
+    refused: list[str] = []
+
+    def also(*numbers: int) -> None:
+        before = files(tmp_path / "out")
+        with pytest.raises(BusyError, match="another process is preparing .*out; wait for it") as caught:
+            prepare_corpus([corpus], tmp_path / "out", processes=1, held_out=0.2)
+        refused.append(str(caught.value))
+        assert files(tmp_path / "out") == before
+
+    prepare_corpus([corpus], tmp_path / "out", processes=1, held_out=0.2, progress=also)
+    assert len(refused) > 10
+    prepare_corpus([corpus], tmp_path / "alone", processes=1, held_out=0.2)
+    for split in SPLITS:
+        assert tokens(tmp_path / "out", split) == tokens(tmp_path / "alone", split)
+    with locked(tmp_path / "out" / ".lock", "busy"):  # what is complete can be checked by everybody
+        assert prepare_corpus([corpus], tmp_path / "out", processes=1, held_out=0.2).new_tokens == 0
+
+
+@pytest.mark.usefixtures("merges")
+def test_what_a_killed_process_left_is_removed(corpus: Path, tmp_path: Path) -> None:
+    write(tmp_path / "out" / ".progress.json.0123456789abcdef.tmp", b"half")
+    write(tmp_path / "out" / "parts" / "3.train", b"half")
+    prepare_corpus([corpus], tmp_path / "out", processes=1, held_out=0.2)
+    assert files(tmp_path / "out") == {"train.bin", "test.bin", "prepared.json"}

@@ -15,6 +15,7 @@ from varlearn.data.errors import CorruptDataError, MissingDataError
 from varlearn.data.image_shards import read_shards
 from varlearn.data.shard_preparation import prepare_images
 from varlearn.files.atomic import WriteError
+from varlearn.files.locking import BusyError, locked
 
 CLASSES = ("n01", "n02", "n03")
 
@@ -191,3 +192,13 @@ def test_wrong_use_writes_nothing(folders: Path, tmp_path: Path) -> None:
 def test_shards_without_an_index(tmp_path: Path) -> None:
     with pytest.raises(CorruptDataError, match=r"prepared.json or index.npz cannot be read"):
         read_shards(tmp_path, "train", 8)
+
+
+def test_two_processes_do_not_prepare_one_folder(folders: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    (tmp_path / "out").mkdir()
+    with locked(tmp_path / "out" / ".lock", "busy"):
+        with pytest.raises(BusyError, match="another process is preparing .*out; wait for it"):
+            prepare_images(folders, tmp_path / "out", processes=1, per_shard=8)
+        assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    assert prepare_images(folders, tmp_path / "out", processes=1, per_shard=8).new_images == 36

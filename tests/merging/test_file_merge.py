@@ -13,9 +13,10 @@ from safetensors.torch import load_file, save_file
 import varlearn
 from tests.merging.stored import SHAPES, contents, folder, learned, sharded, weights
 from varlearn.files.checked_json import read_json
+from varlearn.files.locking import BusyError
 from varlearn.files.tensor_file import file_sha256
 from varlearn.merging import Method
-from varlearn.merging.file_merge import BusyError, _locked, merge_files
+from varlearn.merging.file_merge import _locked, merge_files
 from varlearn.merging.merge_recipe import MergeRecipe, Source
 from varlearn.merging.stored_model import open_model
 from varlearn.posterior import Point, save, weights_sha256

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import tempfile
+import warnings
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +19,8 @@ from varlearn.optim.engine import choice
 from varlearn.optim.engine.native import compilation, native_engine
 from varlearn.optim.engine.plan import Member
 from varlearn.optim.engine.triton import triton_engine
+
+_NO_NEED = "Without a GPU it is not needed. To use it: pip install --force-reinstall triton."
 
 
 class Check(NamedTuple):
@@ -40,6 +46,7 @@ def all_checks() -> Iterator[Check]:
     yield _gpus(devices)
     yield from _native()
     yield _triton(devices)
+    yield from _caches()
     for device in devices:
         if triton_engine.is_installed():
             yield from kernels_on(device)
@@ -64,7 +71,10 @@ def _native() -> Iterator[Check]:
     try:
         command = compilation.find_compiler()
     except compilation.BuildError as error:
-        cure = "Install gcc or clang, or set CC to one. Without it, CPU training takes the slower foreach engine."
+        cure = (
+            "Install gcc or clang, or set CC to one. Without it, training takes the slower foreach engine, on a CPU "
+            "and on a GPU: Triton needs a compiler, too."
+        )
         yield Check("C compiler", str(error), cure)
         return
     yield Check("C compiler", " ".join(command))
@@ -78,13 +88,38 @@ def _native() -> Iterator[Check]:
 
 def _triton(devices: list[torch.device]) -> Check:
     if triton_engine.is_installed():
-        import triton
-
+        try:
+            import triton
+        except Exception as error:  # whatever a library raises that does not fit to the others
+            cure = "Install it again: pip install --force-reinstall triton. Until then foreach is used."
+            found = f"installed, but cannot be imported: {error}"
+            return Check("Triton", found, cure, is_broken=True) if devices else Check("Triton", found, _NO_NEED)
         return Check("Triton", triton.__version__)
     if devices:
         cure = "Install it: pip install triton (Linux; PyTorch's own builds bring it). Until then foreach is used."
         return Check("Triton", "not installed", cure)
     return Check("Triton", "not installed; without a GPU it is not needed")
+
+
+def _caches() -> Iterator[Check]:
+    """Where compiled kernels are kept."""
+    cure = "Set XDG_CACHE_HOME to a folder that can be written. Until then a temporary one is used."
+    yield _cache("cache of the native engine", next(compilation.cache_folders()), cure)
+    if triton_engine.is_installed():
+        home = Path(os.environ.get("TRITON_HOME") or Path.home())
+        folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+        cure = "Set TRITON_CACHE_DIR to a folder that can be written. Until then a GPU takes the slower foreach engine."
+        yield _cache("cache of Triton", folder, cure)
+
+
+def _cache(what: str, folder: Path, cure: str) -> Check:
+    """Whether files can be made in a folder, or in the one in which it would be made."""
+    place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            return Check(what, str(folder))
+    except OSError as error:
+        return Check(what, f"{folder} cannot be written: {error.strerror or error}", cure)
 
 
 def kernels_on(device: torch.device) -> Iterator[Check]:
@@ -97,8 +132,9 @@ def kernels_on(device: torch.device) -> Iterator[Check]:
             yield Check(what, f"equal to the reference; the largest difference is {difference:.1e}")
         else:
             cure = (
-                "The foreach engine is used instead, and is right. Update Triton and the driver. If that does not "
-                "help, report this line with the versions above; fused=False silences the warning."
+                "The foreach engine is used instead, and is right. Triton needs a C compiler, Python's headers (as in "
+                "python3-dev) and a cache that can be written. If it has them, update Triton and the driver. If that "
+                "does not help, report this line with the versions above; fused=False silences the warning."
             )
             yield Check(what, problem, cure, is_broken=True)
 
@@ -112,5 +148,8 @@ def chosen_on(device: torch.device) -> Check:
         if state_dtype(param) != dtype:
             state["mean"] = param.float()
         group = {"foreach": None, "fused": None, "memory": "fast"}
-        engines.append(f"{str(dtype).removeprefix('torch.')} {choice.choose(Member(param, state, group, 0), RULE)}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the checks above say the same
+            chosen = choice.choose(Member(param, state, group, 0), RULE)
+        engines.append(f"{str(dtype).removeprefix('torch.')} {chosen}")
     return Check(f"engine on {device}", ", ".join(engines))

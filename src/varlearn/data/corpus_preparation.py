@@ -21,7 +21,8 @@ from varlearn.data import bpe, checksum, documents, sources
 from varlearn.data.documents import Unit
 from varlearn.data.errors import CorruptDataError
 from varlearn.data.worker_processes import peak_memory, results_in_order
-from varlearn.files.atomic import write_text, writing
+from varlearn.files.atomic import remove_orphans, write_text, writing
+from varlearn.files.locking import locked
 
 HELD_OUT = 0.0005  # of the documents
 FOLDER = "openwebtext"  # where `load` finds the corpus
@@ -87,6 +88,7 @@ def prepare_corpus(
         MissingDataError: a file is nowhere.
         CorruptDataError: a file cannot be read.
         WriteError: the disk is full. What was written stays, and the same call goes on.
+        BusyError: another process prepares the same folder.
     """
     if processes is not None and processes < 1:
         raise ValueError(f"processes={processes} must be at least 1; leave it out for one per processor")
@@ -104,19 +106,34 @@ def prepare_corpus(
     finished = _finished(folder, settings)
     if finished is not None:
         return Report(folder, finished["documents"], finished["tokens"], 0, time.monotonic() - begun, peak_memory())
-    units = documents.units(found)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock", f"another process is preparing {folder}; wait for it, or give another --out"):
+        state, made, memory = _go_on(folder, settings, found, merges, processes or os.cpu_count() or 1, progress)
+    return Report(folder, state["documents"], state["tokens"], made, time.monotonic() - begun, memory)
+
+
+def _go_on(
+    folder: Path,
+    settings: dict[str, Any],
+    files: Sequence[Path],
+    merges: Path,
+    processes: int,
+    progress: Callable[[int, int, int], None] | None,
+) -> tuple[dict[str, Any], int, int]:
+    """Encode what is not encoded yet: (how far it is then, tokens made now, the most memory of a process)."""
     state = _state(folder, settings)
     before = sum(state["tokens"].values())
     with writing(folder):
+        remove_orphans(folder)
         shutil.rmtree(folder / _PARTS, ignore_errors=True)
         (folder / _PARTS).mkdir()
         for split in SPLITS:
             os.truncate(_partial(folder, split), 2 * state["tokens"][split])
-    jobs = [(unit, folder / _PARTS, number, str(merges), held_out) for number, unit in enumerate(units)]
+    units = documents.units(files)
+    jobs = [(unit, folder / _PARTS, number, str(merges), settings["held_out"]) for number, unit in enumerate(units)]
     total, memory = sum(_size(unit) for unit in units), 0
-    with closing(results_in_order(_encode, jobs[state["units"] :], processes or os.cpu_count() or 1)) as results:
+    with closing(results_in_order(_encode, jobs[state["units"] :], processes)) as results:
         for encoded in results:
             with writing(folder):
                 _append(folder, state, encoded)
@@ -124,10 +141,7 @@ def prepare_corpus(
             if progress is not None:
                 progress(state["read"], total, sum(state["tokens"].values()) - before)
     _finish(folder, state, settings)
-    made = sum(state["tokens"].values()) - before
-    return Report(
-        folder, state["documents"], state["tokens"], made, time.monotonic() - begun, max(memory, peak_memory())
-    )
+    return state, sum(state["tokens"].values()) - before, max(memory, peak_memory())
 
 
 def _finished(folder: Path, settings: dict[str, Any]) -> dict[str, Any] | None:

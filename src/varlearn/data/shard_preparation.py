@@ -22,10 +22,12 @@ from varlearn.data import checksum, sources
 from varlearn.data.errors import CorruptDataError, MissingDataError
 from varlearn.data.worker_processes import peak_memory, results_in_order
 from varlearn.files.atomic import remove_orphans, replacing, write_text, writing
+from varlearn.files.locking import locked
 
 PREPARED, INDEX = "prepared.json", "index.npz"
 SPLITS = ("train", "val")
 PER_SHARD = 2_000  # images: about 200 MB of ImageNet
+_LOCK = ".lock"
 _SUFFIXES = (".jpeg", ".jpg", ".png")
 
 
@@ -81,6 +83,7 @@ def prepare_images(
         MissingDataError: there is nothing to pack.
         CorruptDataError: a file is no image.
         WriteError: the disk is full. Whole shards stay, and the same call goes on.
+        BusyError: another process prepares the same folder.
     """
     for name, value in (("processes", processes), ("shorter_side", shorter_side), ("per_shard", per_shard)):
         if value is not None and value < 1:
@@ -96,19 +99,24 @@ def prepare_images(
     counts = {split: len(its) for split, its in files.items()}
     if _is_finished(folder, settings):
         return ShardReport(folder, counts, 0, time.monotonic() - begun, peak_memory())
-    _begin(folder, settings)
-    shards = {split: list(_shards(its, split, per_shard)) for split, its in files.items()}
-    known = {name: _known(folder, name) for its in shards.values() for name, _ in its}
-    jobs = [(folder, name, its, shorter_side) for group in shards.values() for name, its in group if not known[name]]
-    done = sum(counts.values()) - sum(len(job[2]) for job in jobs)
-    memory, before = 0, done
-    with closing(results_in_order(_pack, jobs, processes or os.cpu_count() or 1)) as results:
-        for packed in results:
-            known[packed.name], memory = packed, max(memory, packed.memory)
-            done += len(packed.places)
-            if progress is not None:
-                progress(done, sum(counts.values()), done - before)
-    _finish(folder, settings, classes, shards, known)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / _LOCK, f"another process is preparing {folder}; wait for it, or give another --out"):
+        _begin(folder, settings)
+        shards = {split: list(_shards(its, split, per_shard)) for split, its in files.items()}
+        known = {name: _known(folder, name) for its in shards.values() for name, _ in its}
+        jobs = [
+            (folder, name, its, shorter_side) for group in shards.values() for name, its in group if not known[name]
+        ]
+        done = sum(counts.values()) - sum(len(job[2]) for job in jobs)
+        memory, before = 0, done
+        with closing(results_in_order(_pack, jobs, processes or os.cpu_count() or 1)) as results:
+            for packed in results:
+                known[packed.name], memory = packed, max(memory, packed.memory)
+                done += len(packed.places)
+                if progress is not None:
+                    progress(done, sum(counts.values()), done - before)
+        _finish(folder, settings, classes, shards, known)
     return ShardReport(folder, counts, done - before, time.monotonic() - begun, max(memory, peak_memory()))
 
 
@@ -143,7 +151,7 @@ def _shards(files: list[tuple[str, int]], split: str, count: int) -> Iterator[tu
 
 
 def _begin(folder: Path, settings: dict[str, Any]) -> None:
-    """Make the folder, or see that it was begun for the same."""
+    """Begin in an empty folder, or see that it was begun for the same."""
     begun = folder / "progress.json"
     if begun.exists():
         if json.loads(begun.read_text(encoding="utf-8")) != settings:
@@ -152,10 +160,8 @@ def _begin(folder: Path, settings: dict[str, Any]) -> None:
             )
         remove_orphans(folder)
         return
-    if folder.exists() and any(folder.iterdir()):
+    if any(path.name != _LOCK for path in folder.iterdir()):
         raise ValueError(f"{folder} is not empty, and not of this command; give another --out")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     write_text(begun, json.dumps(settings))
 
 

@@ -7,14 +7,15 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from varlearn.files.atomic import remove_orphans, sync_folder
 from varlearn.files.checked_json import read_json, write_json
 from varlearn.files.formats import CorruptFileError
+from varlearn.files.locking import locked
 from varlearn.files.shard_writer import write_shard
 from varlearn.files.tensor_file import TensorFile, file_sha256
 from varlearn.merging.merge_card import merge_card
@@ -45,12 +46,6 @@ _DTYPE = re.compile(r'("(?:torch_)?dtype"\s*:\s*")(?:float32|float16|bfloat16|fl
 
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)."""
-
-
-class BusyError(RuntimeError):
-    """Another process is writing to this folder."""
-
-    exit_code = 3
 
 
 def merge_files(
@@ -148,23 +143,10 @@ def _fingerprint(file: TensorFile) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@contextmanager
-def _locked(work: Path) -> Iterator[None]:
-    """One process at a time; the system releases the lock of a killed one."""
-    path = work.with_name(f"{work.name}.lock")
-    with open(path, "a") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows
-            pass
-        except OSError as error:
-            raise BusyError(f"another process is merging into {work}; wait for it, or give another --out") from error
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+def _locked(work: Path) -> AbstractContextManager[None]:
+    """One process at a time."""
+    message = f"another process is merging into {work}; wait for it, or give another --out"
+    return locked(work.with_name(f"{work.name}.lock"), message)
 
 
 def _prepare(work: Path, description: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ def load(source: Path) -> ctypes.CDLL:
     """
     compiler = find_compiler()
     key = _fingerprint(source, compiler)
-    folders = list(_cache_folders())
+    folders = list(cache_folders())
     path = next((found for folder in folders if (found := _cached(folder, key))), None)
     try:
         return ctypes.CDLL(str(path or _compile(source, compiler, folders, key)))
@@ -96,7 +96,7 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)})) + platform.machine()
 
 
-def _cache_folders() -> Iterator[Path]:
+def cache_folders() -> Iterator[Path]:
     """Where libraries may lie, best first: the user's cache, a folder of the user's among the temporary files."""
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
     with contextlib.suppress(RuntimeError):  # no home directory
