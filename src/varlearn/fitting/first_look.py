@@ -216,6 +216,6 @@ def _cure(outputs: Tensor, targets: Tensor, same: bool) -> str:
 def _counts(batches: OwnBatches, first: int) -> tuple[int, int]:
     """Examples in one pass, and in a batch."""
     facts = loader_facts(batches.loader)
-    if facts.keys() >= {"n", "batch_size"}:
+    if hasattr(batches.loader, "dataset") and facts.keys() >= {"n", "batch_size"}:
         return facts["n"], facts["batch_size"]
     return sum(len(targets) for _, targets in batches), first

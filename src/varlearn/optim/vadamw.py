@@ -137,11 +137,14 @@ class VAdamW(VariationalOptimizer):
         >>> [group["prior_width"] for group in opt.param_groups]
         [1.0]
         """
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model is a {type(model).__name__}; pass the network, or its parameters to VAdamW itself")
         if lr is None:
             if pretrained:
                 raise ValueError("lr=None must be a number for a pretrained model; use AdamW's, e.g. lr=1e-4")
             lr = suggested_lr(model)
         facts = {name: settings.get(name) for name in ("n", "batch_size", "steps")}
+        hyper.check({name: value for name, value in facts.items() if value is not None})
         passes = passes_of(facts) if None not in facts.values() else None
         return cls(parameter_groups(model, passes, pretrained, prior_width, matrices_only), lr, **settings)
 
@@ -158,14 +161,16 @@ class VAdamW(VariationalOptimizer):
         """`for_model` with n, batch_size and, from `epochs`, steps of a data loader of examples, unless they are given.
 
         Pass `batch_size` yourself where gradients are accumulated or averaged over ranks, and both for language models,
-        where they count tokens.
+        where they count tokens; the steps follow. A list of batches is a loader too.
 
         >>> from torch.utils.data import DataLoader
         >>> opt = VAdamW.for_loader(nn.Linear(1, 1), DataLoader(range(100), batch_size=10))
         >>> opt.param_groups[0]["n"], opt.param_groups[0]["batch_size"]
         (100, 10)
         """
-        settings = loader_facts(loader, epochs) | settings
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model is a {type(model).__name__}; pass the network first, then the loader")
+        settings |= loader_facts(loader, epochs, settings)
         missing = {"n", "batch_size"} - set(settings)
         if missing:
             raise ValueError(f"the loader does not tell {sorted(missing)}; pass them as arguments")
