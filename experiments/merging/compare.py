@@ -19,6 +19,7 @@ from torch import Tensor
 import varlearn
 from experiments.merging.finetuning import Classifier, scores, tokenizer
 from experiments.merging.reviews import ALL, BASE, TASKS, Batch, Task, batches, load
+from experiments.merging.shuffled_curvature import shuffled
 from experiments.merging.train import note_in, rows_of
 from varlearn.merging import input_grams, squared_gradients
 from varlearn.posterior import DiagGaussian, Point
@@ -39,15 +40,6 @@ class Models:
     posteriors: list[DiagGaussian]
     squares: list[Params]
     grams: list[Params]
-
-
-def shuffled(values: Params, seed: int) -> Params:
-    """Each tensor's entries in another order: the control without any place for the curvature."""
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        name: value.flatten()[torch.randperm(value.numel(), generator=generator)].view(value.shape)
-        for name, value in values.items()
-    }
 
 
 def methods(models: Models, base: Params, base_squares: Params) -> dict[str, Callable[[float], Params]]:
