@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from varlearn import posterior
 from varlearn.data.examples import Examples
 from varlearn.methods import Facts
 from varlearn.methods.adahessian import AdaHessianMethod, AdaHessianSettings
+from varlearn.methods.curvature_passes import hutchinson_pass
+from varlearn.optim import AdaHessian
 from varlearn.posterior import Point
 from varlearn.train.build import build_parts
 from varlearn.train.config import Data, Model, Run, Train
@@ -59,6 +62,21 @@ def test_the_diagonal_is_hutchinsons_estimate_of_the_mean_loss(accumulate: int) 
     diagonal = torch.cat([blocks[k][k].reshape(p.numel(), -1).diagonal() for k, p in enumerate(params.values())])
     spread = torch.stack(found).std(0) / 20.0
     assert ((torch.stack(found).mean(0) - diagonal).abs() < 4.0 * spread + 1e-4).all()
+
+
+def test_attention_is_differentiated_twice() -> None:
+    weight = nn.Parameter(torch.randn(1, 1, 4, 8))
+    optimizer = AdaHessian([weight])
+
+    def backward(batch: Any, on_loss: Any, **_: Any) -> torch.Tensor:
+        loss = nn.functional.scaled_dot_product_attention(weight, weight, weight).square().sum()
+        on_loss(loss)
+        loss.backward()
+        return loss.detach()
+
+    training: Any = SimpleNamespace(optimizer=optimizer, facts=SimpleNamespace(seed=0), backward=backward)
+    hutchinson_pass(training, (torch.ones(1), torch.ones(1)), draw=0)
+    assert optimizer._diagonals[weight].count_nonzero() == weight.numel()
 
 
 @pytest.fixture(scope="module")

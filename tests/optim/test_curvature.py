@@ -93,3 +93,10 @@ def test_a_handed_in_estimate_replaces_the_optimizers_own(samples: int) -> None:
     # Line 5 with h = 1, beta2 = 1/2, delta = 0.
     expected = 0.5 + 0.5 * hhat + 0.5 * 0.25 * (1.0 - hhat) ** 2
     torch.testing.assert_close(opt.state[weight]["hess"], torch.full((3,), expected))
+
+
+def test_a_loss_that_cannot_be_differentiated_twice_is_refused_with_the_cure() -> None:
+    weight = nn.Parameter(torch.randn(1, 1, 4, 8))
+    loss = nn.functional.scaled_dot_product_attention(weight, weight, weight).square().sum()
+    with pytest.raises(RuntimeError, match=r"cannot be differentiated twice: .*sdpa_kernel\(SDPBackend.MATH\)"):
+        hutchinson(loss, [weight])

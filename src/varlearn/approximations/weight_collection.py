@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from varlearn.batchnorm import recalibrate_batchnorm
 from varlearn.core.dtypes import state_dtype
@@ -96,7 +98,7 @@ class SWAG:
         Args:
             model: the network that was collected; gives buffers and frozen parameters.
             batches: training inputs, from which BatchNorm's statistics are computed anew at the mean. A network without
-                BatchNorm needs none.
+                BatchNorm needs none; for one with it, None warns and keeps the statistics as they are.
             covariance: "low_rank" for 1/2 (diag(var) + D D^T / (K - 1)), "diagonal" for diag(var).
             forward: how the model is called with inputs; see `recalibrate_batchnorm`.
 
@@ -129,7 +131,9 @@ class SWAG:
         tensors = model_tensors(model)
         before = {name: value.detach().clone() for name, value in {**tensors.params, **tensors.buffers}.items()}
         try:
-            if batches is not None:
+            if batches is None:
+                _warn_of_batchnorm(model)
+            else:
                 write_into(model, self._mean)
                 recalibrate_batchnorm(model, batches, forward=forward)
             found = {name: value.detach().clone() for name, value in tensors.buffers.items()}
@@ -159,6 +163,17 @@ class SWAG:
             )
         self.count = state["count"]
         self._mean, self._squares, self._ring = (dict(state[name]) for name in ("mean", "squares", "ring"))
+
+
+def _warn_of_batchnorm(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            warnings.warn(
+                f"{type(module).__name__} ({name}) keeps the statistics of the last weights, which are not those of "
+                "the mean of the snapshots; pass training batches to posterior(model, batches)",
+                stacklevel=4,
+            )
+            return
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -62,6 +62,7 @@ def hutchinson_pass(training: Training, batch: Batch, draw: int, more: bool = Fa
         more: whether another backward pass of this micro-batch follows.
         share: factor of the loss, as in `Training.backward`. The estimate has it too.
     """
+    from varlearn.core.elementary_attention import plain_attention
     from varlearn.core.noise import derive_key
     from varlearn.optim.curvature import hutchinson
 
@@ -71,7 +72,8 @@ def hutchinson_pass(training: Training, batch: Batch, draw: int, more: bool = Fa
     def estimate(loss: Tensor) -> None:
         found.update(hutchinson(loss, params, derive_key(training.facts.seed, draw, stream=_PROBES)))
 
-    value = training.backward(batch, share=share, more=more, on_loss=estimate)
+    with plain_attention():  # the other kernels cannot be differentiated twice
+        value = training.backward(batch, share=share, more=more, on_loss=estimate)
     factor = 1.0 / training.micro_batches if share is None else share
     if factor != 1.0:
         found = {param: factor * diagonal for param, diagonal in found.items()}

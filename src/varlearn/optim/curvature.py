@@ -82,13 +82,21 @@ def hutchinson(
     estimates = {param: torch.zeros_like(param, requires_grad=False) for param, _ in pairs}
     for probe in range(probes if pairs else 0):
         signs = [_signs(param, derive_key(seed, probe, index=index)) for index, (param, _) in enumerate(pairs)]
-        products = torch.autograd.grad(
-            [g for _, g in pairs],
-            [p for p, _ in pairs],
-            grad_outputs=signs,
-            retain_graph=gradients is None or probe + 1 < probes,
-            materialize_grads=True,
-        )
+        try:
+            products = torch.autograd.grad(
+                [g for _, g in pairs],
+                [p for p, _ in pairs],
+                grad_outputs=signs,
+                retain_graph=gradients is None or probe + 1 < probes,
+                materialize_grads=True,
+            )
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            raise RuntimeError(
+                f"the loss cannot be differentiated twice: {error}; of attention take the elementary kernel, "
+                "`with torch.nn.attention.sdpa_kernel(SDPBackend.MATH):` around the forward pass"
+            ) from error
         for (param, _), sign, product in zip(pairs, signs, products, strict=True):
             estimates[param] += sign * product / probes
     return estimates
