@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_docs import links, split
+
 REPO = Path(__file__).parents[1]
 
 
@@ -21,6 +23,17 @@ def test_every_page_is_in_the_navigation_once() -> None:
     docs = REPO / "docs"
     there = sorted(str(path.relative_to(docs)) for path in docs.rglob("*.md"))
     assert sorted(pages_in_navigation()) == there
+
+
+def test_no_page_links_to_a_file_that_the_site_does_not_have() -> None:
+    docs = REPO / "docs"
+    outside = {
+        f"{page.relative_to(docs)}: {link}"
+        for page in docs.rglob("*.md")
+        for link in links(split(page.read_text(encoding="utf-8"))[0])
+        if not re.match(r"[a-z]+:|#", link) and not (page.parent / link).resolve().is_relative_to(docs)
+    }
+    assert outside == set(), "write the path in backticks; the site holds docs/ alone"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="zensical is not installed: `make docs` does")

@@ -14,6 +14,9 @@ DIGITS = ["train", "digits-ivon"]
 WRONG = [
     (["trian"], 'Unknown command "trian". Did you mean "train"?'),
     (["train"], "no RECIPE given; varlearn list shows them"),
+    (["train", "--resume", "--out", "nowhere"], "--resume --out nowhere: that folder holds no run to go on with"),
+    (["train", "--resume", "--out", "nowhere", "--lr", "1"], "give a RECIPE to start a run in it"),
+    (["merge", "--base", "x", "--model", "y", "--out", "z"], "x does not exist; give a folder with model.safetensors"),
     (["train", "digit-ivon"], "'digit-ivon' is not a recipe; did you mean digits-ivon"),
     (["train", "nowhere.toml"], "nowhere.toml cannot be read: No such file"),
     (["train", "--config", "nowhere.toml"], "nowhere.toml cannot be read: No such file"),
@@ -68,7 +71,7 @@ WRONG = [
     (["completion", "tcsh"], 'Invalid value "tcsh"'),
 ]
 NEED_TORCH = ("gpu", "resnet20", "gru", "7")  # the device, or the data and the network, must be looked at
-WITHOUT_TORCH = [words for words, _ in WRONG if words[-1] not in NEED_TORCH]
+WITHOUT_TORCH = [words for words, _ in WRONG if words[-1] not in NEED_TORCH and words[0] != "merge"]
 
 
 @pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])

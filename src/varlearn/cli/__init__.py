@@ -83,9 +83,10 @@ def _help_command(words: list[str]) -> str:
 
 
 def _exit_code(error: Exception) -> int:
-    """The error's own code; 2 for a value that cannot be used, unless it is what a file holds."""
+    """The error's own code; 2 for a value that cannot be used and a file that is missing, but not for damaged data."""
     damaged = any(kind.__name__ in ("DataError", "CorruptFileError", "FileFormatError") for kind in type(error).__mro__)
-    return getattr(error, "exit_code", USAGE if isinstance(error, ValueError) and not damaged else ERROR)
+    is_wrong_use = isinstance(error, (ValueError, FileNotFoundError)) and not damaged
+    return getattr(error, "exit_code", USAGE if is_wrong_use else ERROR)
 
 
 def _words(error: BaseException) -> str:

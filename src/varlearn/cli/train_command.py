@@ -98,6 +98,11 @@ def chosen(
         base = training.RunFolder(resumed).read_run()
     elif config is not None:
         base = Run()
+    elif resumed is not None:
+        raise ValueError(
+            f"--resume --out {resumed}: that folder holds no run to go on with; name the right one, or give a "
+            "RECIPE to start a run in it"
+        )
     else:
         raise ValueError(
             "no RECIPE given; varlearn list shows them, e.g. varlearn train digits-ivon. A file works, too; "

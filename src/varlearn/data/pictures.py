@@ -19,13 +19,14 @@ def picture(raw: bytes, size: int, source: str) -> Tensor:
         size: side in pixels.
         source: where the bytes come from, for messages.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(raw)) as file:
             image = file.convert("RGB")
     except (OSError, SyntaxError) as error:
-        raise CorruptDataError(f"{source} must be a picture, but {error}; put the original there") from error
+        cause = "no format of Pillow fits its bytes" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise CorruptDataError(f"{source} must be a picture, but {cause}; put the original there") from error
     width, height = image.size
     if (width, height) != (size, size):
         side = min(width, height)
