@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -23,10 +24,24 @@ def test_stopping_early_leaves_no_process() -> None:
     assert multiprocessing.active_children() == []
 
 
-def test_an_error_comes_back_as_it_was() -> None:
-    with pytest.raises(ZeroDivisionError):
-        list(results_in_order(divmod, [(1, 1), (1, 0)], processes=2))
+def test_stopping_in_the_middle_of_a_large_result_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    with closing(results_in_order(bytes, [(1,), (300_000_000,), (300_000_000,)], processes=2)) as results:
+        next(results)
+    assert set(threading.enumerate()) == before
     assert multiprocessing.active_children() == []
+
+
+def test_an_error_comes_back_as_it_was() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        list(results_in_order(divmod, [(1, 1), (1, 0)], processes=2))
+    assert "in a worker process:\nTraceback" in str(raised.value.__cause__)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_result_that_cannot_be_sent_is_an_error() -> None:
+    with pytest.raises(TypeError, match="cannot pickle"):
+        list(results_in_order(memoryview, [(b"a",), (b"b",)], processes=2))
 
 
 def test_a_killed_process_is_reported() -> None:

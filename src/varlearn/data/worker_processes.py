@@ -7,14 +7,15 @@ import os
 import re
 import signal
 import threading
-import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing import connection
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -34,46 +35,87 @@ def results_in_order(
     if processes <= 1:
         yield from (work(*job) for job in jobs)
         return
-    others = set(multiprocessing.active_children())
-    # A new interpreter each, not a fork of this one: threads and CUDA do not survive a fork.
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin)
+    children: list[BaseProcess] = []
+    idle: SimpleQueue[Connection] = SimpleQueue()
+    threads = ThreadPoolExecutor(processes)  # each waits for one process
     begun: deque[Future[Result]] = deque()
     try:
+        for _ in range(processes):
+            idle.put(_start(work, children))
         for job in jobs:
-            begun.append(pool.submit(work, *job))
+            begun.append(threads.submit(_ask, idle, job))
             if len(begun) == 2 * processes:
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
-    except BrokenProcessPool as error:
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        _end(children)  # a thread that waits for one of them reads the end of its pipe
+        threads.shutdown()
+        while not idle.empty():
+            idle.get().close()
+
+
+class _WorkerError(Exception):
+    """The traceback of a process, as the cause of the error that came from there."""
+
+    def __str__(self) -> str:
+        return f"in a worker process:\n{self.args[0]}"
+
+
+def _start(work: Callable[..., Any], children: list[BaseProcess]) -> Connection:
+    """Start a process, add it to `children`, and return the pipe to it."""
+    # A new interpreter, not a fork of this one: threads and CUDA do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    with theirs:
+        child = context.Process(target=_serve, args=(work, theirs), daemon=True)
+        children.append(child)
+        child.start()
+    return ours
+
+
+def _ask(idle: SimpleQueue[Connection], job: tuple[Any, ...]) -> Any:
+    """Give a job to a process that has none, and wait for its result."""
+    pipe = idle.get()
+    try:
+        pipe.send(job)
+        result, error, where = pipe.recv()
+    except (EOFError, OSError) as ended:
         raise ChildProcessError(
             "a process was ended from outside, perhaps for want of memory; use fewer processes and repeat the command"
-        ) from error
+        ) from ended
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - others:
-            child.kill()
-            _wait_for(child)
+        idle.put(pipe)
+    if error is not None:
+        raise error from _WorkerError(where)
+    return result
 
 
-def _wait_for(child: BaseProcess) -> None:
-    """Wait until the process has ended and is known to have ended.
-
-    The pool's own thread waits for the same process. The system tells one of the two, and `join()` of the other returns
-    at once, before the first has noted the exit code.
-    """
-    child.join()
-    while child.exitcode is None:
-        time.sleep(0.001)
-    child.join()
+def _end(children: list[BaseProcess]) -> None:
+    """Kill the processes and wait until the last one has ended."""
+    started = [child for child in children if child.pid is not None]
+    for child in started:
+        child.kill()
+    for child in started:
+        child.join()
 
 
-def _begin() -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _serve(work: Callable[..., Any], pipe: Connection) -> None:
+    """In a process: answer each job with (result, error, traceback)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    while True:
+        try:
+            job = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((work(*job), None, ""))
+        except Exception as error:
+            pipe.send((None, error, traceback.format_exc()))
 
 
 def _end_with(sentinel: int) -> None:
