@@ -76,10 +76,7 @@ class Laplace:
 
         best = min(_GRID, key=loss)
         width = _GRID[1] - _GRID[0]
-        for _ in range(6):  # each search narrows the place
-            _, best = golden_section(loss, best - width, best + width)
-            width /= 4.0
-        return math.exp(best)
+        return math.exp(golden_section(loss, best - width, best + width, tolerance=1e-6)[1])
 
     def validated_precision(
         self,

@@ -149,8 +149,16 @@ def temperature_curve(
     return points
 
 
-def golden_section(loss: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+def golden_section(
+    loss: Callable[[float], float], low: float, high: float, tolerance: float = _TOLERANCE
+) -> tuple[float, float]:
     """The lowest loss that golden-section search finds between two places, and where it is.
+
+    Args:
+        loss: of a place.
+        low: the first place.
+        high: the last one.
+        tolerance: width of the last interval.
 
     >>> value, place = golden_section(lambda x: (x - 0.3) ** 2, -1.0, 1.0)
     >>> abs(place - 0.3) < 0.15
@@ -159,7 +167,7 @@ def golden_section(loss: Callable[[float], float], low: float, high: float) -> t
     ratio = (math.sqrt(5.0) - 1.0) / 2.0
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = loss(left), loss(right)
-    while high - low > _TOLERANCE:
+    while high - low > tolerance:
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
             left = high - ratio * (high - low)
