@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from varlearn.optim import IVON, VAdamW
+from varlearn.optim import BBB, IVON, AdaHessian, VAdamW
 from varlearn.optim.saturation import EVERY
+from varlearn.optim.variational import VariationalOptimizer
 
 ENGINES: dict[str, dict[str, Any]] = {
     "loop": {"foreach": False, "fused": False},
@@ -17,14 +18,14 @@ ENGINES: dict[str, dict[str, Any]] = {
 }
 
 
-def push(opt: IVON | VAdamW, weight: Tensor, gradient: Tensor) -> None:
+def push(opt: VariationalOptimizer, weight: Tensor, gradient: Tensor) -> None:
     with opt.sampled_params(train=True):
         opt.zero_grad()
         (weight * gradient).sum().backward()
     opt.step()
 
 
-def quadratic(opt: IVON | VAdamW, weight: Tensor, steps: int) -> None:
+def quadratic(opt: VariationalOptimizer, weight: Tensor, steps: int) -> None:
     for _ in range(steps):
         with opt.sampled_params(train=True):
             opt.zero_grad()
@@ -122,3 +123,37 @@ def test_the_second_moment_of_vadamw_restarts_at_the_mean_of_the_others() -> Non
     push(opt, weight, torch.tensor([0.0, 2.0, 4.0, 1e30]))
     assert opt.state[weight]["exp_avg_sq"].tolist() == pytest.approx([0.0, 4.0, 16.0, 20.0 / 3.0], rel=1e-5)
     assert float(opt.state[weight]["exp_avg"][3]) == 0.0
+
+
+@pytest.mark.parametrize("engine", ["loop", "foreach"])
+def test_the_averages_of_bbb_recover(engine: str) -> None:
+    """Adam's two averages of squares, of the mean's gradient and of rho's, are infinite after such a gradient."""
+    weight = torch.zeros(5, requires_grad=True)
+    opt = BBB([weight], lr=0.05, ess=100.0, seed=0, foreach=engine == "foreach")
+    quadratic(opt, weight, 10)
+    huge = torch.zeros(5)
+    huge[2] = 1e25
+    push(opt, weight, huge)
+    quadratic(opt, weight, EVERY)
+    assert opt.saturated_weights == 2  # a mean and a rho
+    quadratic(opt, weight, 200)
+    assert float((weight.detach() - 1.0).abs().max()) < 0.2
+
+
+@pytest.mark.parametrize("engine", ["loop", "foreach"])
+def test_the_squared_diagonal_of_adahessian_recovers(engine: str) -> None:
+    weight = torch.zeros(5, requires_grad=True)
+    opt = AdaHessian([weight], lr=0.05, seed=0, foreach=engine == "foreach")
+
+    def step(steps: int, factor: Tensor) -> None:
+        for _ in range(steps):
+            opt.zero_grad()
+            opt.backward((factor * (weight - 1.0).square()).sum())
+            opt.step()
+
+    step(10, torch.ones(5))
+    step(1, torch.tensor([1.0, 1.0, 1e25, 1.0, 1.0]))
+    step(EVERY, torch.ones(5))
+    assert opt.saturated_weights == 1
+    step(200, torch.ones(5))
+    assert float((weight.detach() - 1.0).abs().max()) < 0.2

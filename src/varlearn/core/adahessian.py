@@ -84,4 +84,5 @@ RULE = Rule(
     estimate=lambda approximation, grad, *rest: torch.zeros_like(grad),  # every diagonal is handed in
     step=lambda values, grad, diagonal, hyper, prior_mean: step(Moments(*values), grad, diagonal, hyper),
     has_products=False,
+    restarts={"exp_hessian_diag_sq": "exp_avg"},
 )

@@ -124,11 +124,12 @@ def _adam(value: Tensor, grad: Tensor, avg: Tensor, avg_sq: Tensor, hyper: Hyper
 
 
 RULE = Rule(
-    "bbb",
-    ("rho", "mean_avg", "mean_avg_sq", "rho_avg", "rho_avg_sq"),
-    {"rho": "rho_init"},
-    "rho",
-    std,
-    std_gradient,
-    step,
+    name="bbb",
+    state=("rho", "mean_avg", "mean_avg_sq", "rho_avg", "rho_avg_sq"),
+    initial={"rho": "rho_init"},
+    curvature="rho",
+    std=std,
+    estimate=std_gradient,
+    step=step,
+    restarts={"mean_avg_sq": "mean_avg", "rho_avg_sq": "rho_avg"},
 )

@@ -63,4 +63,5 @@ RULE = Rule(
     std=update.std,
     estimate=lambda approximation, grad, hess, epsilon, ess, weight_decay: estimate(grad, hess, weight_decay),
     step=lambda values, *rest: step(update.Gaussian(*values), *rest),
+    restarts={"hess": "momentum"},
 )

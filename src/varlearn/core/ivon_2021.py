@@ -52,4 +52,5 @@ RULE = Rule(
     std=update.std,
     estimate=update.hess_estimate,
     step=lambda values, *rest: step(update.Gaussian(*values), *rest),
+    restarts={"hess": "momentum"},
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ class Rule(NamedTuple):
         estimate: (approximation, grad, curvature, epsilon, ess, weight_decay) -> hhat of one sample. `epsilon` makes
             the standard normals of the sample when it is called; not every approximation needs them.
         has_products: whether hhat is a product with the noise, so that several samples need the mean of products.
+        restarts: running average, with the decay beta2, that a huge gradient drives to its largest number -> the
+            momentum beside it. Such entries of both are started anew (`optim/saturation.py`).
         step: (values, grad, hhat, hyper, prior_mean) -> the mean and the state tensors after a step.
     """
 
@@ -33,6 +36,7 @@ class Rule(NamedTuple):
     estimate: Callable[..., Tensor]
     step: Callable[[tuple[Tensor, ...], Tensor, Tensor, Any, Tensor | float], tuple[Tensor, ...]]
     has_products: bool = True
+    restarts: Mapping[str, str] = MappingProxyType({})
 
 
 def no_std(curvature: Tensor, ess: float, weight_decay: float) -> Tensor:

@@ -249,4 +249,5 @@ RULE = Rule(
     std=std,
     estimate=hess_estimate,
     step=lambda values, *rest: step(Gaussian(*values), *rest),
+    restarts={"hess": "momentum"},
 )

@@ -134,4 +134,5 @@ RULE = Rule(
     estimate=_estimate,
     step=lambda values, grad, unclipped, hyper, prior_mean: step(Moments(*values), grad, unclipped, hyper),
     has_products=False,
+    restarts={"exp_avg_sq": "exp_avg"},
 )

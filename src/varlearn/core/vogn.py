@@ -110,4 +110,5 @@ RULE = Rule(
     std=update.std,  # its weight_decay is c
     estimate=update.hess_estimate,
     step=lambda values, *rest: step(update.Gaussian(*values), *rest),
+    restarts={"hess": "momentum"},
 )

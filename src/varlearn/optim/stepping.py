@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from varlearn.core.rule import Rule
 from varlearn.core.shards import PLAIN
 from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings, is_guarded
 from varlearn.optim.engine.triton.capturing import is_capturing, refuse
@@ -37,6 +38,7 @@ class Stepper:
     """Takes the steps of an optimizer and counts those that it drops.
 
     Args:
+        rule: of the optimizer.
         hyper: (parameter group, number of the step) -> the scalars of the rule.
 
     Attributes:
@@ -45,10 +47,10 @@ class Stepper:
         rates: the learning rates of the steps.
     """
 
-    def __init__(self, hyper: Callable[[Group, int], Any]) -> None:
+    def __init__(self, rule: Rule, hyper: Callable[[Group, int], Any]) -> None:
         self._hyper = hyper
         self.skipped = 0
-        self.saturation = Saturation()
+        self.saturation = Saturation(rule)
         self.rates = LrHistory()
 
     def take(
@@ -111,14 +113,14 @@ class Stepper:
                     _follow(hhat, average.change(param, grad), known[which])
                 settings[-1].append(known[which])
         self.rates.note(groups)
-        looks_at_h = not is_captured and any([step % EVERY == 0 for _, step in known])
-        following = None if then is None or looks_at_h or guarded is not None else then()
+        looks_at_averages = not is_captured and any([step % EVERY == 0 for _, step in known])
+        following = None if then is None or looks_at_averages or guarded is not None else then()
         for (plan, rows), its in zip(work, settings, strict=True):
             if guarded is None:
                 plan.step(rows, its, None if following is None else following.noises)
             else:
                 guarded.step(rows, its, guard=Guard(scale, overflow, norm, undo))
-        if looks_at_h:
+        if looks_at_averages:
             self.count_dropped(0 if guarded is None else guarded.settle())
             self.saturation.recover([plan.members[k] for plan, rows in work for k, _, _ in rows])
         return following

@@ -52,7 +52,7 @@ class VariationalOptimizer(SamplingBlocks):
 
     def _start(self) -> None:
         super()._start()
-        self._stepper = Stepper(self._hyper)
+        self._stepper = Stepper(self.rule, self._hyper)
         self.lr_history = self._stepper.rates
         self._following: Sample | None = None  # that the step has drawn, while it ends
         self._step_bytes = 0
@@ -99,7 +99,7 @@ class VariationalOptimizer(SamplingBlocks):
 
     @property
     def saturated_weights(self) -> int:
-        """How many weights had their h set to `hess_init` again, by this object, after a gradient that overflowed h."""
+        """How many entries of the curvature were started anew, by this object, after a gradient that overflowed it."""
         return self._stepper.saturation.restarted
 
     # Gradients
