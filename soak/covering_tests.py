@@ -159,7 +159,9 @@ def main(out: Path) -> None:
     """Run the tests and write the file."""
     recorder = Recorder(Path.cwd().resolve())
     ignored = f"--ignore={_SEVERAL_PROCESSES}"
-    pytest.main([*_folders(), ignored, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[recorder])
+    code = pytest.main([*_folders(), ignored, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[recorder])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # interrupted: what is recorded is not all
+        sys.exit(int(code))
     unfinished = out.with_suffix(".tmp")
     unfinished.write_text(json.dumps(recorder.covering()), encoding="utf-8")
     os.replace(unfinished, out)
