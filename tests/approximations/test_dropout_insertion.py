@@ -31,7 +31,7 @@ def test_names_values_and_the_function_in_eval_mode_stay() -> None:
 
 
 def test_each_activation_is_scaled_and_dropped_at_the_rate() -> None:
-    net = insert_dropout(nn.Sequential(nn.ReLU(), nn.Identity()), 0.2).train()
+    net = insert_dropout(nn.Sequential(nn.ReLU(), nn.Hardtanh(0.0, 9.0)), 0.2).train()
     out = net(torch.ones(100_000))
     assert sorted(out.unique().tolist()) == pytest.approx([0.0, 1.25])
     assert (out == 0).float().mean().item() == pytest.approx(0.2, abs=0.005)
@@ -67,6 +67,48 @@ def test_a_network_of_functions_drops_after_its_hidden_layers() -> None:
     assert [name for name, module in net.named_modules() if isinstance(module, nn.Dropout)] == [
         "first.inserted_dropout"
     ]
+
+
+class _HeadFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.body = nn.Linear(5, 2), nn.Linear(2, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.body(x)))
+
+
+class _OneActivation(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.act, self.first, self.second = nn.Softplus(), nn.Linear(2, 5), nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"rates": self.act(self.second(self.act(self.first(x))))}
+
+
+@pytest.mark.parametrize(("network", "place"), [(_HeadFirst, "head"), (_OneActivation, "act")])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_network_whose_outputs_would_be_dropped_is_refused_in_its_first_pass(
+    network: type[nn.Module], place: str, training: bool
+) -> None:
+    net = insert_dropout(network()).train(training)
+    with pytest.raises(ValueError, match=rf"output of the network is that of {place!r}, which drops; .*nn.Dropout"):
+        net(torch.ones(3, 2))
+
+
+def test_a_module_that_is_used_twice_drops_anew_each_time() -> None:
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.act, self.last = nn.ReLU(), nn.Linear(1, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last((self.act(x) - self.act(x))[:, None])
+
+    net = insert_dropout(Residual(), 0.5).train()
+    out = net(torch.ones(4_000))
+    assert (out == net.last.bias).float().mean().item() == pytest.approx(0.5, abs=0.05)  # both masks are equal
 
 
 def test_it_can_be_copied_pickled_and_predicted_with() -> None:

@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 from varlearn.posterior import LowRankGaussian, Point
-from varlearn.prediction import Dropout, Linearized, Weights
+from varlearn.prediction import Dropout, Linearized, Weights, predict
 
 
 @pytest.fixture
@@ -133,3 +133,12 @@ def test_dropout_of_ones_own() -> None:
         Dropout().start(net)
     Dropout(modules=(Own,)).start(net)
     assert net[0].training
+
+
+def test_masks_reach_the_layers_of_transformers_whose_fast_path_has_none() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3, batch_first=True)
+    net = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Flatten(), nn.Linear(12, 2))
+    found = predict(net, Dropout(), [torch.randn(2, 3, 4)], samples=4, keep_samples=True, progress=False)
+    assert found.sample_log_probs is not None
+    assert len(found.sample_log_probs[:, 0, 0].unique()) == 4

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 M = TypeVar("M", bound=nn.Module)
 
 _NAME = "inserted_dropout"
+_MARK = "dropped_at"  # attribute of a dropped tensor: the name of the module that made it
 _NORMALIZING = (nn.Softmax, nn.Softmax2d, nn.Softmin, nn.LogSoftmax, nn.MultiheadAttention)
 _HIDDEN = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.Embedding)
 
@@ -19,8 +22,10 @@ def insert_dropout(model: M, rate: float = 0.05) -> M:
 
     A dropout module follows every activation: PyTorch's, and modules with a true attribute `is_activation`, such as the
     thresholded unit of `FilterResponseNorm`. A network whose activations are functions gets it after each hidden layer
-    with weights instead. The last activation or layer of the network is left alone, because it makes the output.
-    The names and values of all weights stay, and so does what the network computes in eval mode.
+    with weights instead. The last activation or layer of the network is left alone, because it makes the output; a
+    network that makes its output with another one is refused in its first pass. A module that is used twice drops
+    twice. The names and values of all weights stay, and so does what the network computes in eval mode. Dropout by
+    function calls, `F.dropout`, is not seen: it stays, and is off in predictions.
 
     Args:
         model: is changed in place.
@@ -43,14 +48,15 @@ def insert_dropout(model: M, rate: float = 0.05) -> M:
         raise ValueError(f"rate={rate} must be > 0 and < 1; 0.05 is the paper's")
     if drops(model):
         raise ValueError("the network has active dropout already, and must have none; leave insert_dropout out")
-    places = _activations(model) or _hidden_layers(model)
+    places = _named(model, _activations(model) or _hidden_layers(model))
     if not places:
         raise ValueError(
             f"{type(model).__name__} has no activation and no hidden layer to drop; insert nn.Dropout yourself"
         )
-    for module in places:
+    for name, module in places.items():
         module.add_module(_NAME, nn.Dropout(rate).train(module.training))
-        module.register_forward_hook(_drop)
+        module.register_forward_hook(partial(_drop, name))
+    model.register_forward_hook(_refuse_dropped_output)
     return model
 
 
@@ -84,7 +90,31 @@ def _hidden_layers(model: nn.Module) -> list[nn.Module]:
     return found[:-1]
 
 
-def _drop(module: nn.Module, _: Any, output: Any) -> Any:
+def _named(model: nn.Module, modules: list[nn.Module]) -> dict[str, nn.Module]:
+    chosen = set(modules)
+    return {name: module for name, module in model.named_modules() if module in chosen}
+
+
+def _drop(name: str, module: nn.Module, _: Any, output: Any) -> Any:
     """The hook: drop the tensors of a module's output; recurrent layers have several."""
     dropout = getattr(module, _NAME)
-    return tree_map(lambda value: dropout(value) if isinstance(value, Tensor) else value, output)
+
+    def dropped(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        value = dropout(value)
+        if not torch.compiler.is_compiling():
+            setattr(value, _MARK, name)
+        return value
+
+    return tree_map(dropped, output)
+
+
+def _refuse_dropped_output(module: nn.Module, _: Any, output: Any) -> None:
+    """The hook of the whole network."""
+    for value in tree_leaves(output):
+        if isinstance(value, Tensor) and (name := getattr(value, _MARK, None)) is not None:
+            raise ValueError(
+                f"the output of the network is that of {name!r}, which drops; define the module that makes the output "
+                "last and use it once, or insert nn.Dropout yourself"
+            )

@@ -144,6 +144,8 @@ class Dropout:
             return module.p > 0
         if isinstance(module, (nn.MultiheadAttention, nn.RNNBase)):
             return module.dropout > 0
+        if isinstance(module, nn.TransformerEncoderLayer):  # in eval mode it has a fast path that drops nothing
+            return any(self._drops(part) for part in module.children())
         return isinstance(module, self.modules)
 
 
