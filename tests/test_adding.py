@@ -24,6 +24,7 @@ from varlearn.data.review_polarity import REVIEWS
 from varlearn.methods import METHODS, Optim
 from varlearn.optim.engine.choice import ENGINES
 from varlearn.optim.engine.native import rule_kernels
+from varlearn.optim.engine.triton import triton_engine
 from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions, score
 from varlearn.report.score_table import TITLES
 
@@ -117,7 +118,7 @@ def needed(paths: list[str], section: str, name: str) -> list[str]:
     """The entries of a list, of a rule without those of the engines that have no kernel of it."""
     if section != "A rule":
         return paths
-    kernels = {"native": rule_kernels.RULES, "triton": {"ivon", "vadamw"}}
+    kernels = {"native": rule_kernels.RULES, "triton": triton_engine.RULES}
     without = [f"/{engine}/" for engine, known in kernels.items() if name not in known]
     return [path for path in paths if not any(part in path for part in without)]
 

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from varlearn.core.rule import Rule
-from varlearn.core.shards import PLAIN
-from varlearn.optim.engine.plan import Guard, GuardedPlan, Member, Plan, Row, StepSettings, is_guarded
+from varlearn.optim.engine.plan import Guard, GuardedPlan, Plan, Row, StepSettings, is_guarded
 from varlearn.optim.engine.triton.capturing import is_capturing, refuse
 from varlearn.optim.hyper import stays_on_device
 from varlearn.optim.lr_history import LrHistory
@@ -23,8 +22,6 @@ from varlearn.optim.saturation import EVERY, Saturation
 
 Group = dict[str, Any]
 Work = list[tuple[Plan, list[Row]]]
-
-_OF_SHARDS = ("loop", "triton")  # the engines that compute sharded parameters
 
 _NEEDS_HOST = (
     "the host must know something of it: nonfinite='raise', several samples, several ranks, or parameters that another "
@@ -87,7 +84,7 @@ class Stepper:
             self.skipped += 1  # GradScaler lowers its scale and goes on
             return None
         work = _gather(average, plans)
-        if guarded is None and not _all_finite(work, place):
+        if guarded is None and not _all_finite(work, average, place):
             self._drop(work, groups)
             return None
         unscale = 1.0 if scale is None or guarded is not None else 1.0 / float(scale)
@@ -186,19 +183,19 @@ def _guarded(plans: Sequence[Plan], groups: Sequence[Group], average: SampleAver
     if plan is None or not is_guarded(plan) or average.estimates:
         return None
     needs_host = any([group["nonfinite"] != "skip" for group in groups])
-    return plan if not needs_host and all([_is_plain(member) for member in plan.members]) else None
+    return None if needs_host or _has_shards(average) else plan
 
 
-def _all_finite(work: Work, place: Callable[[], Sequence[int]]) -> bool:
+def _all_finite(work: Work, average: SampleAverage, place: Callable[[], Sequence[int]]) -> bool:
     """Whether no gradient and no hhat is NaN or infinite, on any rank that has a part of a parameter."""
     finite = all([plan.all_finite(rows) for plan, rows in work])
-    plans = [plan for plan, _ in work if plan.engine in _OF_SHARDS]
-    shards = [member.param for plan in plans for member in plan.members if not _is_plain(member)]
-    return fsdp.all_agree(shards, finite, place()) if shards else finite
+    if not _has_shards(average):
+        return finite
+    return fsdp.all_agree([member.param for plan, _ in work for member in plan.members], finite, place())
 
 
-def _is_plain(member: Member) -> bool:
-    return type(member.param) in PLAIN
+def _has_shards(average: SampleAverage) -> bool:
+    return any([sample.is_sharded for sample in average.samples])
 
 
 def _clip_factors(work: Work, groups: Sequence[Group], unscale: float) -> dict[int, float]:

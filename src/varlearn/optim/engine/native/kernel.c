@@ -1,7 +1,7 @@
 /* The native engine: samples and steps for lists of float32 tensors, one pass over memory for each call.
  *
  * Twin of core/noise.py (the numbers) and of the rules in core/; the tests compare them at every step. C with the vectors
- * of GCC and Clang (vector.h) and OpenMP. Python passes raw addresses (native.py). Each rule has a header.
+ * of GCC and Clang (vector.h) and OpenMP. Python passes raw addresses (native_plan.py). Each rule has a header.
  *
  * A block of elements goes through a chain of short stages, each for all vectors of the block. One vector after the
  * other through the whole chain would wait for its own latencies. */

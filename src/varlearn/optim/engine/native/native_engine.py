@@ -17,6 +17,7 @@ from varlearn.core.rule import Rule
 from varlearn.optim.engine import loop
 from varlearn.optim.engine.native import compilation
 from varlearn.optim.engine.native.native_plan import NativePlan, supports
+from varlearn.optim.engine.native.rule_kernels import RULES
 from varlearn.optim.engine.plan import Member, Noise, Plan, StepSettings
 
 __all__ = ["available", "load", "load_or_warn", "plan", "supports"]
@@ -68,8 +69,9 @@ def _attempt() -> ctypes.CDLL | compilation.BuildError:
         kernels = compilation.load(Path(__file__).with_name("kernel.c"))
     except compilation.BuildError as error:
         return error
-    for name in ("draw", "restore", "check", "ivon_step", "ivon_fold", "vadamw_step"):
-        kernel = getattr(kernels, f"varlearn_{name}")
+    of_rules = [name for its in RULES.values() for name in (its.step, its.fold) if name]
+    for name in ("varlearn_draw", "varlearn_restore", "varlearn_check", *of_rules):
+        kernel = getattr(kernels, name)
         kernel.restype = None
         kernel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
     return kernels if _agrees(kernels) else compilation.BuildError("the compiled code is wrong on a small example")

@@ -1,4 +1,4 @@
-"""The kernels of each rule, and what a tensor must be for them to read and write it."""
+"""The kernels of each rule, and how their scalars are made."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from varlearn.optim.engine.plan import Fold, StepSettings
 
 
 class RuleKernels(NamedTuple):
-    """The kernels of one rule, and how their scalars are made."""
+    """The kernels of one rule.
+
+    Attributes:
+        step: name of the kernel of lines 3 to 7.
+        step_scalars: (settings, whether hhat is given) -> the scalars of a step.
+        fold: name of the kernel of running means, of rules whose hhat is a product with the noise.
+        fold_scalars: -> the scalars of a running mean.
+    """
 
     step: str
     step_scalars: Callable[[StepSettings, bool], ctypes.Structure]
-    fold: str = ""  # of rules whose hhat is a product with the noise
+    fold: str = ""
     fold_scalars: Callable[[Fold], ctypes.Structure] = scalars.of_ivon_fold
 
 

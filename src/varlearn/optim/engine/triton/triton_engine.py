@@ -21,6 +21,11 @@ from varlearn.optim.engine.plan import Fold, Guard, Member, Noise, Plan, StepSet
 
 DEVICES = ("cuda",)  # what PyTorch calls the devices of CUDA and of ROCm
 RULES = {"ivon": update.RULE, "vadamw": vadamw.RULE}
+# Scalars of the step at which the kernels of a rule are compared with the loop.
+_EXAMPLES: dict[str, Any] = {
+    "ivon": update.Hyper(0.1, 2.0, 0.5, beta1=0.9, beta2=0.9, clip_radius=1.0, debias=0.5),
+    "vadamw": vadamw.Hyper(lr=0.1, beta1=0.9, beta2=0.9, eps=1e-8, weight_decay=0.1, step=2),
+}
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _TOLERANCE = 1e-5  # of the self-check: what is left of rounding
 
@@ -117,10 +122,6 @@ def _computed_by(
     The parameter's size has whole blocks and a part of one.
     """
     noise = Noise(derive_key(seed=1, draw=1), 2.0, 0.5)
-    if rule.name == "ivon":
-        hyper: Any = update.Hyper(0.1, 2.0, 0.5, beta1=0.9, beta2=0.9, clip_radius=1.0, debias=0.5)
-    else:
-        hyper = vadamw.Hyper(lr=0.1, beta1=0.9, beta2=0.9, eps=1e-8, weight_decay=0.1, step=2)
     group: dict[str, Any] = {"foreach": None, "fused": None, "memory": memory}
     numbers = normal_(torch.empty(6, 3000, dtype=torch.float32, device="cpu"), key=1).to(device)
     mean, first, curvature, grad, estimate_mean, grad_mean = numbers
@@ -137,7 +138,7 @@ def _computed_by(
     if rule.has_products:
         its.fold([(0, Fold(grad, grad_mean, estimate_mean, "reparam", noise, count=2))])
     its.draw({id(group): noise})
-    settings = StepSettings(hyper, "reparam" if rule.has_products else None, noise, prior_mean=0.1)
+    settings = StepSettings(_EXAMPLES[rule.name], "reparam" if rule.has_products else None, noise, prior_mean=0.1)
     its.step([(0, grad, None)], [settings])
     bad = grad.clone()
     bad[-1] = math.nan
