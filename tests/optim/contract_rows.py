@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from varlearn.optim import BSAM, IVON, IVON2021, SAM, VOGN, AdaHessian, VAdamW
+from varlearn.optim import BBB, BSAM, IVON, IVON2021, SAM, VOGN, AdaHessian, VAdamW
 
 Kwargs = dict[str, Any]
 
@@ -282,6 +282,39 @@ CONTRACTS = (
         dtypes=_ALL_DTYPES,
         bad={**_BAD_FOR_ALL, **_BAD_SCALES, "momentum": ("nesterov", None, 0.9)},
         in_closure=squares,
+    ),
+    Contract(
+        name="BBB",
+        optimizer=BBB,
+        base={"lr": 0.05, "ess": 100.0, "hess_init": 0.5, "betas": (0.9, 0.99), "seed": 1},
+        variants={
+            "plain": {},
+            "mc_samples": {"mc_samples": 3},
+            "std_init": {"std_init": 0.05},
+            "prior_std": {"prior_std": 0.5},
+            "kl_weight": {"kl_weight": 0.1},
+            "decay": {"decay": 0.01},
+            "eps": {"eps": 1e-3},
+            "maximize": {"maximize": True, "lr": 0.01},
+            "prior_init": {"prior_mean": "init", "weight_decay": 0.1},
+            "max_grad_norm": {"max_grad_norm": 1.0},
+            "lean": {"memory": "lean"},
+            "shared": {"noise": "shared"},
+            "raise": {"nonfinite": "raise"},
+            "tensor_lr": {"lr": torch.tensor(0.05)},
+        },
+        paths=_POINT_PATHS,
+        backward=in_block,
+        dtypes=_ALL_DTYPES,
+        bad={
+            **{name: bad for name, bad in _BAD_FOR_ALL.items() if name != "fused"},
+            **{name: _BAD_SCALES[name] for name in ("ess", "hess_init", "prior_mean")},
+            "eps": (-1e-8, NAN, INF, *_NOT_A_NUMBER),
+            "std_init": (-0.1, NAN, INF, "1", True),
+            "prior_std": (0.0, -1.0, NAN, INF, "1", True),
+            "kl_weight": (-1.0, NAN, INF, *_NOT_A_NUMBER),
+            "decay": (-0.1, NAN, INF, *_NOT_A_NUMBER),
+        },
     ),
     Contract(
         name="BSAM",

@@ -41,6 +41,21 @@ def test_micro_batches_add_up_to_the_batch() -> None:
     torch.testing.assert_close(runs[0], runs[1])
 
 
+def test_weights_that_are_added_in_the_loss_have_gradients_of_their_own() -> None:
+    """Autograd returns one tensor for both, and an expanded one for a sum."""
+    ours, theirs = ([nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))] for _ in range(2))
+    opt = AdaHessian(ours, lr=0.1)
+    for loss in (lambda p: (p[0] + p[1]).square().sum(), lambda p: 0.5 * (p[0] + p[1]).sum()) * 2:
+        opt.backward(loss(ours))
+        loss(theirs).backward()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    nn.utils.clip_grad_value_(ours, 1.0)
+    assert ours[0].grad is not None
+    ours[0].grad.zero_()
+    torch.testing.assert_close(ours[1].grad, torch.ones(3))
+
+
 def test_the_signs_differ_from_call_to_call_and_step_to_step() -> None:
     mixed = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
     weight = nn.Parameter(torch.ones(2))

@@ -20,20 +20,20 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tests.optim.torch_suite import (
-    BASE,
     BASES,
-    ENGINES,
     INFOS,
-    Optimizer,
+    ROWS,
     Problem,
     assert_equal,
     assert_unmoved,
     common,
     each_configuration,
+    each_optimizer,
+    engines,
     inputs,
     make,
+    take_gradients,
 )
-from varlearn import IVON
 
 
 def test_optim_infos_do_not_specify_global_cliquey_kwargs() -> None:
@@ -42,7 +42,7 @@ def test_optim_infos_do_not_specify_global_cliquey_kwargs() -> None:
             assert not {"foreach", "fused", "differentiable"} & set(each.kwargs)
 
 
-@pytest.mark.parametrize("cls", BASES)
+@each_optimizer
 @pytest.mark.parametrize(
     "error",
     [
@@ -50,7 +50,7 @@ def test_optim_infos_do_not_specify_global_cliquey_kwargs() -> None:
         for each in common.get_error_inputs_for_all_optims("cpu", torch.float32)
     ],
 )
-def test_errors(error: Any, cls: type[Optimizer]) -> None:
+def test_errors(error: Any, cls: Any) -> None:
     given = error.optimizer_error_input
     params = given.params if given.params is not None else [nn.Parameter(torch.ones(1))]
     if issubclass(error.error_type, Warning):
@@ -61,16 +61,15 @@ def test_errors(error: Any, cls: type[Optimizer]) -> None:
             cls(params, **BASES[cls] | given.kwargs)
 
 
+@each_optimizer
 @pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate parameters:UserWarning")
-def test_a_parameter_that_is_listed_twice_is_trained_once() -> None:
+def test_a_parameter_that_is_listed_twice_is_trained_once(cls: Any) -> None:
     once, twice = (nn.Parameter(torch.ones(3)) for _ in range(2))
-    opts = IVON([("weight", once)], **BASE), IVON([("weight", twice), ("tied", twice)], **BASE)
+    opts = cls([("weight", once)], **BASES[cls]), cls([("weight", twice), ("tied", twice)], **BASES[cls])
     for param, opt in zip((once, twice), opts, strict=True):
         for _ in range(3):
-            with opt.sampled_params(train=True):
-                opt.zero_grad()
-                param.square().sum().backward()
-            opt.step()
+            opt.zero_grad()
+            ROWS[cls].step(opt, lambda param=param: param.square().sum())
     assert_equal(opts[0].state_dict(), opts[1].state_dict())
     assert torch.equal(once, twice)
 
@@ -104,13 +103,14 @@ def test_param_groups_lr_and_weight_decay(kwargs: dict[str, Any]) -> None:
     assert not torch.equal(problem.bias, bias)
 
 
-@pytest.mark.parametrize("cls", BASES)
-@pytest.mark.parametrize("engine", ["foreach", "fused"])
+@pytest.mark.parametrize(
+    ("cls", "engine"), [(info.optim_cls, engine) for info in INFOS for engine in info.supported_impls]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_matches_forloop(cls: type[Optimizer], engine: str, dtype: torch.dtype) -> None:
+def test_matches_forloop(cls: Any, engine: str, dtype: torch.dtype) -> None:
     """Covers foreach_matches_forloop, fused_matches_forloop and set_default_dtype_works_with_foreach."""
     found = []
-    for flags in (ENGINES["loop"], ENGINES[engine]):
+    for flags in (engines(cls)["loop"], engines(cls)[engine]):
         for kwargs in (each.kwargs | {"optimizer": cls} for each in inputs(cls)):
             torch.set_default_dtype(torch.float64 if dtype == torch.float64 else torch.float32)
             try:
@@ -138,7 +138,7 @@ def test_mixed_dtypes_and_unused_parameters(kwargs: dict[str, Any]) -> None:
     def closure() -> Tensor:
         opt.zero_grad()
         loss = torch.stack([param.double().square().sum() for param in params]).sum()
-        loss.backward()
+        take_gradients(opt, loss)
         return loss
 
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_step_at_zero_grads_moves_by_weight_decay_alone(kwargs: dict[str, Any]) 
     problem = Problem(kwargs | {"weight_decay": 0.0})
     before = problem.weight.detach().clone()
     for _ in range(3):
-        problem.opt.step(lambda: (0.0 * problem.weight.sum()).backward())
+        problem.opt.step(lambda: take_gradients(problem.opt, 0.0 * problem.weight.sum()))
     assert_unmoved(problem.weight, before, kwargs)
 
 
@@ -171,9 +171,10 @@ def test_optimizer_can_be_printed(kwargs: dict[str, Any]) -> None:
     assert repr(Problem(kwargs).opt).startswith(f"{kwargs['optimizer'].__name__} (")
 
 
-def test_hooks() -> None:
+@each_optimizer
+def test_hooks(cls: Any) -> None:
     """Covers step_pre_hook, step_post_hook, step_all_hooks and the hooks of state_dict and load_state_dict."""
-    problem = Problem(BASE)
+    problem = Problem(BASES[cls] | {"optimizer": cls})
     calls: list[str] = []
     opt = problem.opt
     handles = [
@@ -194,29 +195,26 @@ def test_hooks() -> None:
     assert len(calls) == 6
 
 
-def test_rosenbrock_sparse() -> None:
+@pytest.mark.parametrize("cls", [info.optim_cls for info in INFOS if info.supports_sparse])
+def test_rosenbrock_sparse(cls: Any) -> None:
     """A sparse gradient trains as the same dense one does."""
     weights = []
     for sparse in (True, False):
         table = nn.Embedding(4, 2, sparse=sparse)
         nn.init.ones_(table.weight)
-        opt = IVON(table.parameters(), **BASE)
+        opt = cls(table.parameters(), **BASES[cls])
         for _ in range(10):
-            with opt.sampled_params(train=True):
-                opt.zero_grad()
-                table(torch.tensor([1, 1, 3])).square().sum().backward()
-            opt.step()
+            opt.zero_grad()
+            ROWS[cls].step(opt, lambda table=table: table(torch.tensor([1, 1, 3])).square().sum())
         weights.append(table.weight.detach())
     assert torch.equal(*weights)
 
 
-def test_fused_does_not_step_if_foundinf() -> None:
-    problem = Problem(BASE | {"fused": True})
+@each_optimizer
+def test_fused_does_not_step_if_foundinf(cls: Any) -> None:
+    problem = Problem(BASES[cls] | {"optimizer": cls} | ({"fused": True} if "fused" in engines(cls) else {}))
     problem.steps(1)
     before = problem.weight.detach().clone()
     problem.opt.grad_scale, problem.opt.found_inf = torch.tensor(1.0), torch.tensor(1.0)  # type: ignore[attr-defined]
     problem.steps(1)
     assert torch.equal(problem.weight, before)
-
-
-# Distributed checkpoints

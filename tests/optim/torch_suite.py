@@ -8,23 +8,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from varlearn import IVON
-from varlearn.optim.vadamw import VAdamW
+from tests.optim.contract_rows import CONTRACTS, Contract
+from varlearn import IVON, VAdamW
 
 common = pytest.importorskip("torch.testing._internal.common_optimizers")
 # The import forbids to set flags such as torch.backends.cudnn.benchmark, which other tests of this process do.
 setattr(torch.backends, "__allow_nonbracketed_mutation_flag", True)
 
-Optimizer = IVON | VAdamW
-
+ROWS: dict[Any, Contract] = {row.optimizer: row for row in CONTRACTS}
 BASE: dict[str, Any] = {"lr": 0.1, "ess": 1000.0, "betas": (0.9, 0.99), "seed": 0}
-BASES: dict[type[Optimizer], dict[str, Any]] = {
+BASES: dict[Any, dict[str, Any]] = {cls: row.base for cls, row in ROWS.items()} | {
     IVON: BASE,
     VAdamW: {"lr": 0.1, "n": 1000, "batch_size": 10, "betas": (0.9, 0.99), "seed": 0},
 }
+ENGINES: dict[str, dict[str, Any]] = {
+    "loop": {"foreach": False, "fused": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
 
 
-def inputs(cls: type[Optimizer]) -> list[Any]:
+def inputs(cls: Any) -> list[Any]:
     """Settings of a registered optimizer, without the flags that choose an engine."""
     settings: dict[str, dict[str, Any]] = {
         "default": {},
@@ -39,39 +43,49 @@ def inputs(cls: type[Optimizer]) -> list[Any]:
     if cls is IVON:
         settings |= {"squared gradient": {"hess_approx": "squared_gradient"}}
         settings |= {"clip radius": {"clip_radius": 0.1, "rescale_lr": False}}
+    elif cls is not VAdamW:  # the promises of tests/optim/test_contract*.py hold for the other settings
+        settings = {"default": {}, "maximize": {"maximize": True}}
     base = BASES[cls]
     return [common.OptimizerInput(params=None, kwargs=base | kwargs, desc=desc) for desc, kwargs in settings.items()]
+
+
+def engines(cls: Any) -> dict[str, dict[str, Any]]:
+    """The engines of an optimizer: name -> the flags that choose it."""
+    return {name: ROWS[cls].paths[name] for name in ENGINES if name in ROWS[cls].paths}
 
 
 INFOS = [
     common.OptimizerInfo(
         cls,
         optim_inputs_func=lambda device, dtype=None, cls=cls: inputs(cls),
-        supported_impls=("foreach", "fused"),
-        supports_sparse=True,
+        supported_impls=tuple(name for name in engines(cls) if name != "loop"),
+        supports_sparse=cls in (IVON, VAdamW),
         supports_complex=False,
         step_requires_closure=True,
-        supports_fused_on=("cpu",),
+        supports_fused_on=("cpu",) if "fused" in engines(cls) else (),
     )
     for cls in BASES
 ]
-ENGINES: dict[str, dict[str, Any]] = {
-    "loop": {"foreach": False, "fused": False},
-    "foreach": {"foreach": True},
-    "fused": {"fused": True},
-}
 CONFIGURATIONS = [
     pytest.param(each.kwargs | flags | {"optimizer": info.optim_cls}, id=f"{info.name}-{each.desc}-{engine}")
     for info in INFOS
     for each in info.optim_inputs_func("cpu")
-    for engine, flags in ENGINES.items()
+    for engine, flags in engines(info.optim_cls).items()
 ]
 each_configuration = pytest.mark.parametrize("kwargs", CONFIGURATIONS)
 
 
-def make(params: Any, optimizer: type[Optimizer] = IVON, **kwargs: Any) -> Optimizer:
+each_optimizer = pytest.mark.parametrize("cls", BASES)
+
+
+def make(params: Any, optimizer: Any = IVON, **kwargs: Any) -> Any:
     # A tensor lr is one object in the table; a scheduler would change it for the later tests.
     return optimizer(params, **copy.deepcopy(kwargs))
+
+
+def take_gradients(opt: Any, loss: Tensor) -> None:
+    """What a closure of this optimizer does in place of `loss.backward()`."""
+    ROWS[type(opt)].in_closure(opt, loss)
 
 
 class Problem:
@@ -88,7 +102,7 @@ class Problem:
     def closure(self) -> Tensor:
         self.opt.zero_grad()
         loss = (self.weight.mv(self.input) + self.bias).square().sum()
-        loss.backward()
+        take_gradients(self.opt, loss)
         return loss
 
     def steps(self, count: int = 5) -> None:

@@ -163,6 +163,6 @@ def add_gradients(gradients: Mapping[Tensor, Tensor]) -> None:
     """
     for param, gradient in gradients.items():
         if param.grad is None:
-            param.grad = gradient
+            param.grad = gradient.clone()  # autograd may return one tensor for several parameters, or an expanded one
         else:
             param.grad += gradient
