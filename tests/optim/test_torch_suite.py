@@ -215,6 +215,6 @@ def test_fused_does_not_step_if_foundinf(cls: Any) -> None:
     problem = Problem(BASES[cls] | {"optimizer": cls} | ({"fused": True} if "fused" in engines(cls) else {}))
     problem.steps(1)
     before = problem.weight.detach().clone()
-    problem.opt.grad_scale, problem.opt.found_inf = torch.tensor(1.0), torch.tensor(1.0)  # type: ignore[attr-defined]
+    problem.opt.grad_scale, problem.opt.found_inf = torch.tensor(1.0), torch.tensor(1.0)
     problem.steps(1)
     assert torch.equal(problem.weight, before)
