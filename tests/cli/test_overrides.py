@@ -31,6 +31,18 @@ def test_none_is_a_value_and_infinity_survives() -> None:
     assert laid_over(base, {}) == base
 
 
+def test_epochs_take_the_place_of_a_recipes_steps(tmp_path: Path) -> None:
+    base = recipe("digits-ivon")
+    assert base.train.steps is not None
+    changed = laid_over(base, {"train": {"epochs": 2}})
+    assert (changed.train.epochs, changed.train.steps) == (2, None)
+    assert laid_over(base, {"train": {"epochs": 2, "steps": 5}}).train.steps == 5
+    assert laid_over(base, {"train": {"log_every": 2}}).train.steps == base.train.steps
+    path = tmp_path / "config.json"
+    path.write_text(to_json(base))
+    assert chosen(None, None, None, None, path, {}) == base  # a run's own file has both
+
+
 def test_a_file_changes_the_recipe_and_a_flag_the_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("seed = 5\n[optim]\nlr = 0.3\ness = 100.0\n[data]\nood = ['svhn']\n")

@@ -42,7 +42,7 @@ def test_openwebtext(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(words) == 1
     assert "train.bin (8 bytes) has sha256" in capsys.readouterr().err
     assert main([*words[:3], "--held_out", "0.3"]) == 2
-    assert main(["prepare", "openwebtext", str(tmp_path / "nowhere")]) == 1
+    assert main(["prepare", "openwebtext", str(tmp_path / "nowhere")]) == 2
 
 
 @pytest.mark.usefixtures("merges")
@@ -66,7 +66,8 @@ def test_imagenet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out == f"{tmp_path / 'out'}\n"
     assert "1 images in train, 1 images in val" in err
     assert main(words) == 0
-    assert main(["prepare", "imagenet", str(tmp_path / "nowhere")]) == 1
+    (tmp_path / "empty").mkdir()
+    assert main(["prepare", "imagenet", str(tmp_path / "empty")]) == 1
     assert "has neither a folder train nor val" in capsys.readouterr().err
 
 

@@ -39,6 +39,9 @@ WRONG = [
     ([*DIGITS, "--device", "gpu"], "--device gpu is not a device; use e.g. cpu or cuda:0"),
     ([*DIGITS, "--data.batch_size", "0"], "data.batch_size=0 must be >= 1"),
     ([*DIGITS, "--seed", "-3"], "seed=-3 must be >= 0"),
+    ([*DIGITS, "--epochs", "1.5"], 'Invalid value for --train.epochs: unable to convert "1.5" into int'),
+    ([*DIGITS, "--seed", "0.5"], 'Invalid value for --seed: unable to convert "0.5" into int'),
+    ([*DIGITS, "--data.subset", "5000"], "data.subset=5000 must be between 1 and the 1000 training examples of digits"),
     (["list", "cifar11"], "'cifar11' is not a group, a recipe, or one of methods, models, data; did you mean cifar10"),
     (["predict"], 'Command "predict" parameter RUN requires an argument'),
     (["predict", "nowhere"], "nowhere holds no run; train first"),
@@ -65,12 +68,14 @@ WRONG = [
     (["sweep", "digits-ivon", "--lr", "0.1:1", "--trials", "0"], "--trials 0 must be at least 1"),
     (["prepare", "openwebtxt", "a.txt"], 'Unknown command "openwebtxt". Did you mean "openwebtext"?'),
     (["prepare", "openwebtext"], 'Command "prepare openwebtext" parameter SOURCE requires an argument'),
-    (["prepare", "openwebtext", "a.txt", "--held_out", "2"], "held_out=2.0 must be a share between 0 and 1"),
-    (["prepare", "openwebtext", "a.txt", "--processes", "0"], "processes=0 must be at least 1"),
+    (["prepare", "openwebtext", ".", "--held_out", "2"], "held_out=2.0 must be a share between 0 and 1"),
+    (["prepare", "openwebtext", ".", "--processes", "0"], "processes=0 must be at least 1"),
     (["prepare", "imagenet", ".", "--shorter_side", "0"], "shorter_side=0 must be at least 1"),
+    (["prepare", "imagenet", "nowhere"], "nowhere does not exist; give the folder that holds train and val"),
+    (["prepare", "openwebtext", "nowhere.txt"], "nowhere.txt does not exist; give the files of the corpus"),
     (["completion", "tcsh"], 'Invalid value "tcsh"'),
 ]
-NEED_TORCH = ("gpu", "resnet20", "gru", "7")  # the device, or the data and the network, must be looked at
+NEED_TORCH = ("gpu", "resnet20", "gru", "7", "5000")  # the device, or the data and the network, must be looked at
 WITHOUT_TORCH = [words for words, _ in WRONG if words[-1] not in NEED_TORCH and words[0] != "merge"]
 
 

@@ -78,7 +78,7 @@ def test_subsets() -> None:
     run = replace(tiny_run(), data=Data("blobs", subset=10), evaluate=Evaluate(subset=7))
     assert len(build_examples(run, "train")) == 10
     assert len(build_examples(run, "test")) == 7
-    with pytest.raises(ValueError, match="n=1000 must be between 1 and the 96"):
+    with pytest.raises(ValueError, match="data.subset=1000 must be between 1 and the 96 training examples of blobs"):
         build_examples(replace(run, data=Data("blobs", subset=1000)), "train")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, get_args
 
-from cyclopts import App, Parameter
+from cyclopts import App, ArgumentCollection, CoercionError, Parameter
 
 from varlearn.cli.show import Screen
 
@@ -72,9 +73,9 @@ REPRODUCE = """Repeat a table or figure of the paper, beside its numbers.
 Prints mean and standard deviation over seeds. Finished runs are kept and unfinished ones resumed, so the same command
 goes on where it stopped. A run that fails does not stop the others. Results go to results.json in the folder.
 """
-DEMO = """Compare AdamW, SGD and IVON on small digits.
+DEMO = """Compare AdamW, SGD and variational AdamW on small digits.
 
-About two minutes on two cores; what is trained already is not trained again.
+About a minute on a free core; what is trained already is not trained again.
 """
 LIST = """Show the recipes in groups.
 
@@ -148,8 +149,19 @@ def _same(name: str) -> str:
     return name
 
 
+def _refuse_fractions(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse 1.5 for a whole number, which cyclopts would round."""
+    for argument in arguments:
+        kinds: tuple[Any, ...] = get_args(argument.hint) or (argument.hint,)
+        if int in kinds and float not in kinds:
+            for token in argument.tokens:
+                if "." in token.value:
+                    raise CoercionError(argument=argument, token=token, target_type=int)
+
+
 app = App(
     name="varlearn",
+    config=_refuse_fractions,
     help=HELP,
     version=_version,
     default_parameter=Parameter(name_transform=_same, negative_iterable=()),

@@ -95,6 +95,7 @@ def given(settings: Any) -> dict[str, Any]:
 def laid_over(base: Run, changes: dict[str, Any]) -> Run:
     """The run with the changes made; a key that no run has is an error that names the nearest.
 
+    A changed number of epochs takes the place of the steps of the run, which would be used otherwise.
     After a change of method, the settings that both methods have with the same default are kept. The others, such as a
     learning rate that only suits the old method, take the default of the new one.
 
@@ -110,6 +111,8 @@ def laid_over(base: Run, changes: dict[str, Any]) -> Run:
         before, after = (_defaults(kind) for kind in (type(base.optim), named(optim["name"]).Settings))
         kept = {name for name in before if name in after and before[name] == after[name]}
         values["optim"] = {name: value for name, value in values["optim"].items() if name in kept}
+    if isinstance(length := changes.get("train"), dict) and "epochs" in length and "steps" not in length:
+        values["train"]["steps"] = None
     try:
         return from_json(json.dumps(_merged(values, changes), default=str))  # TOML has dates, which no setting is
     except RecursionError:

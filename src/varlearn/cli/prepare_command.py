@@ -37,6 +37,8 @@ def openwebtext(
     """
     from varlearn.data.corpus_preparation import prepare_corpus
 
+    for path in source:
+        _check_exists(path, "the files of the corpus, or their folder")
     require("tiktoken", "numpy")
     show = None if quiet else _reporter("tokens")
     with _resumable():
@@ -66,6 +68,7 @@ def imagenet(
     """
     from varlearn.data.shard_preparation import prepare_images
 
+    _check_exists(source, "the folder that holds train and val")
     require("PIL")
     show = None if quiet else _reporter("images")
     with _resumable():
@@ -73,6 +76,11 @@ def imagenet(
     say(", ".join(f"{count:,} images in {split}" for split, count in made.images.items()))
     _conclude(made.folder, made.new_images, "images", made.seconds, made.memory)
     return 0
+
+
+def _check_exists(path: Path, cure: str) -> None:
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; give {cure}")
 
 
 @contextmanager

@@ -68,6 +68,11 @@ def build_examples(run: Run, split: str, root: Path | None = None) -> Examples:
 def _first(run: Run, examples: Examples) -> Examples:
     """The first `data.subset` examples, of more than one class."""
     assert run.data.subset is not None
+    if run.data.subset > len(examples):
+        raise ValueError(
+            f"data.subset={run.data.subset} must be between 1 and the {len(examples)} training examples of "
+            f"{run.data.name}; leave it out for all of them"
+        )
     chosen = examples.first(run.data.subset)
     if len(examples.classes) > 1 and len(chosen) > 1 and bool((chosen.targets == chosen.targets[0]).all()):
         name = examples.classes[int(chosen.targets[0])]
