@@ -158,3 +158,23 @@ def test_preview_scores_a_grid_with_one_model_in_memory(
         assert main(words) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+SCORES = [
+    ("{}", "returned {}; it must return a dictionary"),
+    ("3.0", "returned 3.0; it must return a dictionary"),
+    ("{'a': float('nan')}", "the score of 'a' is nan with weights (0.0, 1.0); it must be finite"),
+    ("weights['head']", "failed with KeyError: 'head'; --debug shows where"),
+]
+
+
+@pytest.mark.parametrize(("returned", "message"), SCORES, ids=[message[:30] for _, message in SCORES])
+def test_a_scoring_function_that_fails_is_named(
+    tmp_path: Path, returned: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "score.py").write_text(f"def rate(weights):\n    return {returned}\n")
+    models = [str(folder(tmp_path / str(seed), seed)) for seed in range(3)]
+    words = ["merge", "preview", "--base", models[0], "--model", models[1], "--model", models[2], "--method", "average"]
+    assert main([*words, "--score", f"{tmp_path / 'score.py'}:rate", "--out", str(tmp_path / "out")]) in (1, 2)
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()

@@ -92,5 +92,7 @@ def test_bad_input_is_refused(models: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             merged_group(key, base, [(reference, tensor)], {reference: 1.0}, 1.0, 0.0)
+    with pytest.raises(ValueError, match="base_hess=nan must be >= 0 and finite"):
+        merged_group(name, base, [(near, base)], {near: 1.0}, 1.0, float("nan"))
     kept = merged_group("unknown", base, [(near, base)], {near: 1.0}, 1.0, 0.0)
     assert kept is base

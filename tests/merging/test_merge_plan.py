@@ -71,6 +71,24 @@ def test_bad_input_is_refused(tmp_path: Path, harm: Callable, settings: dict[str
     assert contents(tmp_path) == before
 
 
+BAD_INPUTS: list[tuple[dict[str, torch.Tensor], str]] = [
+    ({"layer.weight": torch.eye(3)}, r"'layer.weight' has shape \(3, 3\), .* weight of shape \(4, 4\); save"),
+    ({"layer.bias": torch.eye(4)}, r"'layer.bias' has shape \(4, 4\), .* weight of shape \(4,\); save"),
+    ({"other.weight": torch.eye(4)}, r"'other.weight' is no tensor of .*0; save"),
+    ({}, r"differ in 'layer.weight'; save"),
+]
+
+
+@pytest.mark.parametrize(("grams", "message"), BAD_INPUTS, ids=[message[:20] for _, message in BAD_INPUTS])
+def test_inputs_that_do_not_fit_are_refused(tmp_path: Path, grams: dict[str, torch.Tensor], message: str) -> None:
+    """They would be ignored, or fail in the middle of the merge."""
+    paths = [folder(tmp_path / str(seed), seed) for seed in range(3)]
+    save_file({"layer.weight": torch.eye(4)}, paths[1] / "input_grams.safetensors")
+    save_file(grams, paths[2] / "input_grams.safetensors")
+    with pytest.raises(ValueError, match=rf"2/input_grams.safetensors.*{message}"):
+        MergeRecipe(Source(paths[0]), tuple(map(Source, paths[1:])), method="regmean").plan()
+
+
 UNITS: list[tuple[dict[str, Any], str]] = [
     ({"curvature": None}, r"origin.curvature=None is no known estimate"),
     ({"curvature": "constant"}, r"origin.curvature='constant' is no known estimate"),
@@ -102,6 +120,9 @@ def test_a_plain_file_of_curvature_needs_its_units(tmp_path: Path) -> None:
         read_recipe(tmp_path / "m.toml").plan()
     (tmp_path / "m.toml").write_text(text + 'kind = "squared_gradient"\nper = "sum"\n')
     assert read_recipe(tmp_path / "m.toml").plan().models[0].units().factor == 1.0
+    (tmp_path / "m.toml").write_text(text + 'kind = "second_moment"\nn = 100\nbatch_size = 8\n')
+    units = read_recipe(tmp_path / "m.toml").plan().models[0].units()
+    assert (units.factor, units.squared) == (800.0, False)
 
 
 def test_skipped_names_are_kept_and_frozen_ones_too(tmp_path: Path) -> None:

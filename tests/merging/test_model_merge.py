@@ -157,9 +157,11 @@ def test_second_moments_of_adamw_and_of_variational_adamw_are_one_curvature() ->
     learned = [
         replace(MODELS[0], hess={"w": 16 * v}, origin=Origin("vadamw", "squared_gradient", n=100, batch_size=16)),
         replace(MODELS[0], hess={"w": v.sqrt()}, origin=Origin("adamw", "sqrt_v", n=100, batch_size=16)),
+        replace(MODELS[0], hess={"w": v}, origin=Origin("adamw", "second_moment", n=100, batch_size=16)),
     ]
     found = [merge(BASE, [one, MODELS[1]])["w"] for one in learned]
     close(found[0], found[1])
+    close(found[0], found[2])
     close(found[0], merge(BASE, MODELS[:2], hess=[{"w": 1600 * v}, {"w": SUMS[1]}])["w"])
 
 
@@ -208,6 +210,9 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (lambda: merge(BASE, MODELS, weights=[1, -1, 1]), r"weights=\[1, -1, 1\] must be >= 0"),
     (lambda: merge(BASE, MODELS, weights=[0, 0, 0]), r"weights=\[0, 0, 0\] must be .* not all 0"),
     (lambda: merge(BASE, MODELS, alpha=math.nan), r"alpha=nan must be >= 0 and finite; 1 is usual"),
+    (lambda: merge(BASE, MODELS, alpha="1"), r"alpha='1' must be a number"),  # type: ignore[arg-type]
+    (lambda: merge(BASE, MODELS, seed=0.5), r"seed=0.5 must be a whole number"),  # type: ignore[arg-type]
+    (lambda: merge(BASE, MODELS, weights="111"), r"weights='111' must be a list of numbers"),  # type: ignore[arg-type]
     (lambda: merge(BASE, MODELS, density=1.5), r"density=1.5 must be > 0 and <= 1"),
     (lambda: merge(BASE, MODELS, method="best"), r"method='best' must be one of hessian, average"),  # type: ignore[arg-type]
     (lambda: merge(BASE, MODELS, base_hess=math.inf), r"base_hess=inf must be .* use method='task_arithmetic'"),

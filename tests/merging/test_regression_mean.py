@@ -58,6 +58,17 @@ def test_grams_are_those_of_the_layers_inputs() -> None:
     torch.testing.assert_close(found, {"0.weight": rows.T @ rows, "2.weight": hidden.T @ hidden})
 
 
+def test_tied_weights_are_left_out() -> None:
+    """They are one tensor in the base, of which a linear layer is only one use."""
+    table, head = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+    head.weight = table.weight
+    model = nn.Sequential(table, nn.Linear(3, 3), head)
+    found = input_grams(model, [torch.tensor([1, 2])])
+    assert set(found) == {"1.weight"}
+    base = {name: value.detach() for name, value in model.named_parameters()}
+    merge(base, [Point(base)], method="regmean", inputs=[found])
+
+
 BAD: list[tuple[Any, str]] = [
     (GRAMS[:1], r"inputs has 1 entries for 2 posteriors"),
     ([GRAMS[0], {}], r"inputs\[1\] and inputs\[0\] differ in \['weight'\]"),

@@ -129,7 +129,7 @@ def _say_plan(plan: MergePlan, limit: int) -> None:
     size = sum(step.size for step in plan.steps)
     count, files = sum(step.shape.numel() for step in merged), len(shards_of(plan.steps, limit))
     say(f"{len(merged)} tensors with {count:,} weights are merged, {len(kept)} are kept from the base")
-    say(f"the result has {size / 1e6:,.1f} MB in {files} files")
+    say(f"the result has {size / 1e6:,.1f} MB in {files} {'file' if files == 1 else 'files'}")
     for step in kept[:20]:
         say(f"  kept: {step.name} ({step.reason})")
     if len(kept) > 20:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from varlearn.cli.merge_command import MethodName, asked_recipe
 from varlearn.cli.show import say, table
 
 if TYPE_CHECKING:
     from varlearn.merging.weight_preview import Score
+    from varlearn.types import Params
 
 
 def preview(
@@ -32,7 +33,8 @@ def preview(
 
     Args:
         recipe: TOML file, as for varlearn merge.
-        score: FILE.py:FUNCTION; it takes the merged weights, as load_state_dict does, and returns a score by task.
+        score: FILE.py:FUNCTION; it takes the merged weights by name and returns a score by task. Tied weights have one
+            name, as in the files: load them with load_state_dict(weights, strict=False).
         out: folder of preview.json, preview.png and preview.svg; a new one.
         base: folder or file of the weights that all models were finetuned from.
         model: a folder, a posterior or an adapter; repeat the flag for each.
@@ -84,9 +86,20 @@ def scoring_function(words: str) -> Score:
         raise ValueError(f"--score {words}: Python cannot load {path}; give a Python file with the function")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    if not callable(getattr(module, name, None)):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise ValueError(f"--score {words}: {path} has no function {name!r}; it must take weights and return scores")
-    return getattr(module, name)
+
+    def called(weights: Params) -> Any:
+        try:
+            return function(weights)
+        except Exception as error:
+            raise RuntimeError(
+                f"--score {words} failed with {type(error).__name__}: {error}; --debug shows where. Tied weights have "
+                "one name: load_state_dict(weights, strict=False)"
+            ) from error
+
+    return called
 
 
 def _write_preview(

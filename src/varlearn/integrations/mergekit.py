@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from varlearn.merging.merge_checks import check_numbers, checked_weights
+from varlearn.merging.merge_checks import check_base_hess, check_finite_merge, check_numbers, checked_weights
 from varlearn.merging.stored_model import StoredModel, open_model
 from varlearn.merging.tensor_merge import MergeSettings, Reader, TensorInputs, merged_pieces
 
@@ -92,6 +92,7 @@ def merged_group(
         raise ValueError(f"{NAME} needs the name of each tensor, to find its curvature; use another merge method here")
     settings = MergeSettings("hessian", checked_weights([weights[one] for one, _ in models], len(models)), alpha)
     check_numbers(settings)
+    check_base_hess(base_hess)
     stored = [_stored(_folder(reference)) for reference, _ in models]
     curved = [model.hess is not None and name in model.hess for model in stored]
     if not any(curved):
@@ -117,7 +118,9 @@ def merged_group(
         [(_curvature(model, name), model.units()) for model in stored],
         float(base_hess),
     )
-    return torch.cat(list(merged_pieces(settings, inputs))).view(base.shape)
+    merged = torch.cat(list(merged_pieces(settings, inputs))).view(base.shape)
+    check_finite_merge(name, merged, alpha)
+    return merged
 
 
 def _flat(tensor: Tensor) -> Reader:

@@ -11,7 +11,7 @@ from torch import Tensor
 from varlearn.posterior import DiagGaussian, Origin
 from varlearn.types import Params
 
-_ESTIMATES = ("ivon", "fisher", "squared_gradient", "sqrt_v")
+_ESTIMATES = ("ivon", "fisher", "squared_gradient", "sqrt_v", "second_moment")
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ def units_of(what: str, origin: Origin) -> Units:
     - "per" is "sum": nothing to do.
     - "ivon", "fisher", "squared_gradient" per mean: times n. `ess` is no substitute for n: lambda may differ from the
       number of examples.
-    - "sqrt_v" of AdamW: v = h^2 is the mean square of a batch's gradient, and B v that of an example's where gradients
-      are mostly noise. Hence n B h^2, the same as VAdamW's n (B v).
+    - "second_moment", AdamW's v, is the mean square of a batch's gradient, and B v that of an example's where gradients
+      are mostly noise. Hence n B h, the same as VAdamW's n (B v); and n B h^2 for its root, "sqrt_v".
 
     Args:
         what: name of the posterior in messages.
@@ -52,21 +52,22 @@ def units_of(what: str, origin: Origin) -> Units:
     if origin.curvature not in _ESTIMATES:
         raise ValueError(
             f"{what}.origin.curvature={origin.curvature!r} is no known estimate of the curvature; it must be one of "
-            f"{', '.join(_ESTIMATES)}; set it with dataclasses.replace(posterior, origin=Origin(...)), or give `hess`"
+            f"{', '.join(_ESTIMATES)}; set it with dataclasses.replace(posterior, origin=Origin(...)) or as kind in a "
+            "recipe, or give `hess`"
         )
-    squared = origin.curvature == "sqrt_v"
-    if squared and origin.per == "sum":
+    of_adamw = origin.curvature in ("sqrt_v", "second_moment")
+    if of_adamw and origin.per == "sum":
         raise ValueError(
-            f"{what}.origin.curvature='sqrt_v' belongs to the mean loss, but per='sum'; set per='mean', or square "
-            "it and call it 'squared_gradient'"
+            f"{what}.origin.curvature={origin.curvature!r} belongs to the mean loss, but per='sum'; set per='mean', or "
+            "call it 'squared_gradient' if it is a sum of squares"
         )
     if origin.per == "sum":
         return Units()
     _check_size(what, "n", origin.n, "the number of examples")
-    if not squared:
+    if not of_adamw:
         return Units(float(origin.n or 0))
     _check_size(what, "batch_size", origin.batch_size, "the examples of one step")
-    return Units(float(origin.n or 0) * float(origin.batch_size or 0), squared=True)
+    return Units(float(origin.n or 0) * float(origin.batch_size or 0), squared=origin.curvature == "sqrt_v")
 
 
 def own_curvature(what: str, posterior: Any) -> tuple[Params, Units]:
@@ -91,5 +92,6 @@ def _check_size(what: str, name: str, value: float | None, meaning: str) -> None
     if value is None or not 0 < value < float("inf"):
         raise ValueError(
             f"{what}.origin.{name}={value}: h belongs to the mean loss, and the sum needs {meaning}, > 0 "
-            f"and finite; set it with dataclasses.replace(posterior, origin=Origin(curvature=..., {name}=...))"
+            f"and finite; set it with dataclasses.replace(posterior, origin=Origin(curvature=..., {name}=...)), or as "
+            f"{name} in a recipe"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 from torch import Tensor
@@ -23,6 +24,8 @@ def checked_weights(weights: Sequence[float] | None, models: int) -> list[float]
         raise ValueError("posteriors=[] names no model; a merge needs at least one")
     if weights is None:
         return [1.0] * models
+    if not isinstance(weights, Sequence) or not all(isinstance(one, Real) for one in weights):
+        raise TypeError(f"weights={weights!r} must be a list of numbers; give one weight per posterior")
     if len(weights) != models:
         raise ValueError(
             f"weights={list(weights)} has {len(weights)} entries for {models} posteriors; give one weight per posterior"
@@ -63,12 +66,31 @@ def check_numbers(settings: MergeSettings) -> None:
     ...
     ValueError: density=0.0 must be > 0 and <= 1; 0.2 keeps one change in five
     """
+    for name in ("alpha", "density", "gram_shrinkage", "seed"):
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, Integral if name == "seed" else Real):
+            kind = "a whole number" if name == "seed" else "a number"
+            raise TypeError(f"{name}={value!r} must be {kind}; leave it out for the default")
     if not 0 <= settings.alpha < math.inf:
         raise ValueError(f"alpha={settings.alpha} must be >= 0 and finite; 1 is usual")
     if not 0 < settings.density <= 1:
         raise ValueError(f"density={settings.density} must be > 0 and <= 1; 0.2 keeps one change in five")
     if not 0 <= settings.gram_shrinkage <= 1:
         raise ValueError(f"gram_shrinkage={settings.gram_shrinkage} must be between 0 and 1; 0.9 is usual")
+
+
+def check_base_hess(number: float) -> None:
+    """Refuse an h_0 that is no curvature.
+
+    >>> check_base_hess(-1.0)
+    Traceback (most recent call last):
+    ...
+    ValueError: base_hess=-1.0 must be >= 0 and finite; for an infinite one use method='task_arithmetic'
+    """
+    if not 0 <= number < math.inf:
+        raise ValueError(
+            f"base_hess={number} must be >= 0 and finite; for an infinite one use method='task_arithmetic'"
+        )
 
 
 def check_grams(

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 
 from varlearn.core.tensor_bytes import raw_bytes
-from varlearn.merging.merge_checks import check_numbers
-from varlearn.merging.stored_model import StoredModel
+from varlearn.merging.merge_checks import check_base_hess, check_numbers
+from varlearn.merging.stored_model import GRAMS, StoredModel
 from varlearn.merging.tensor_merge import CURVED, PIECE, MergeSettings
 
 _BUFFERS = ("*running_mean", "*running_var", "*num_batches_tracked", "*position_ids", "*inv_freq", "*masked_bias")
@@ -82,8 +82,8 @@ def merge_plan(
         skip: patterns such as "classifier.*": these tensors are kept from the base, whatever the models have.
     """
     check_numbers(settings)
-    if base_hess is not None and not 0 <= base_hess < float("inf"):
-        raise ValueError(f"base_hess={base_hess} must be >= 0 and finite; for an infinite one take task_arithmetic")
+    if base_hess is not None:
+        check_base_hess(base_hess)
     names = sorted(base.tensors.names)
     if not names:
         raise ValueError(f"{base.path} has no tensor; give the weights that all models were finetuned from")
@@ -98,12 +98,7 @@ def merge_plan(
             if not any(name in model.hess for name in names):
                 raise ValueError(f"{model.posterior} has no tensor of {base.path}; give the curvature of this model")
     if settings.method == "regmean":
-        for model in models:
-            if model.grams is None:
-                raise ValueError(
-                    f"{model.path} has no input_grams.safetensors, which regmean needs; save "
-                    "varlearn.merging.input_grams(model, loader) there with safetensors.torch.save_file"
-                )
+        _check_grams(base, models)
     steps = [_step(name, base, models, curved, dtype, skip) for name in names]
     if not any(step.merged for step in steps):
         raise ValueError(f"no tensor of {base.path} would be merged; check --skip and the files of the curvature")
@@ -183,6 +178,28 @@ def _check_entry(name: str, base: StoredModel, model: StoredModel, dtype: torch.
             f"{model.path}: {name!r} is {short[0]}, and in {base.path} {short[1]}; say what the result is to be, "
             "e.g. --dtype bfloat16"
         )
+
+
+def _check_grams(base: StoredModel, models: Sequence[StoredModel]) -> None:
+    cure = "save varlearn.merging.input_grams(model, loader) of this model there with safetensors.torch.save_file"
+    first: set[str] | None = None
+    for model in models:
+        if model.grams is None:
+            raise ValueError(f"{model.path} has no {GRAMS}, which regmean needs; {cure}")
+        names, file = model.grams.names, model.path / GRAMS
+        for name in sorted(names):
+            if name not in base.tensors:
+                raise ValueError(f"{file}: {name!r} is no tensor of {base.path}; {cure}")
+            shape, found = tuple(base.tensors.entry(name).shape), tuple(model.grams.entry(name).shape)
+            if len(shape) != 2 or found != shape[1:] * 2:
+                raise ValueError(
+                    f"{file}: {name!r} has shape {found}, which is not that of X^T X for a weight of shape {shape}; "
+                    f"{cure}"
+                )
+        if first is not None and names != first:
+            odd = _some(sorted(names ^ first))
+            raise ValueError(f"{file} and {models[0].path / GRAMS} differ in {odd}; {cure}")
+        first = names
 
 
 def _check_base_hash(base: StoredModel, models: Sequence[StoredModel]) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from varlearn.merging.curvature_units import Units, own_curvature
 from varlearn.merging.merge_checks import (
+    check_base_hess,
     check_finite_merge,
     check_grams,
     check_models,
@@ -154,8 +155,5 @@ def _base_curvature(
         check_tensors("base_hess", base_hess, start, dtypes=False)
         return base_hess, units
     number = 0.0 if base_hess is None else float(base_hess)
-    if not 0 <= number < float("inf"):
-        raise ValueError(
-            f"base_hess={number} must be >= 0 and finite; for an infinite one use method='task_arithmetic'"
-        )
+    check_base_hess(number)
     return number, units

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,7 +52,8 @@ def regression_mean(
 def input_grams(model: nn.Module, loader: Iterable[Any]) -> Params:
     """X^T X of the inputs to every `nn.Linear`, for `merge(..., method="regmean", inputs=...)`.
 
-    A few hundred examples are enough. No labels are needed.
+    A few hundred examples are enough. No labels are needed. A weight that a layer has in common with another module,
+    e.g. tied embeddings, is left out; `merge` averages it.
 
     Args:
         model: in eval mode.
@@ -74,13 +76,16 @@ def input_grams(model: nn.Module, loader: Iterable[Any]) -> Params:
 
         return note
 
+    uses = Counter(id(own) for module in model.modules() for own in module.parameters(recurse=False))
     handles = [
         module.register_forward_pre_hook(recorder(f"{name}.weight" if name else "weight"), with_kwargs=True)
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear)
+        if isinstance(module, nn.Linear) and uses[id(module.weight)] == 1
     ]
     if not handles:
-        raise ValueError("the model has no nn.Linear, whose inputs RegMean needs; use another method")
+        raise ValueError(
+            "the model has no nn.Linear with weights of its own, whose inputs RegMean needs; use another method"
+        )
     try:
         for batch in loader:
             args, kwargs = arguments(move(split_batch(batch)[0], device_of(model)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +13,7 @@ from varlearn.merging.plan_pieces import merged_weights
 from varlearn.types import Params
 
 Score = Callable[[Params], Mapping[str, float]]
-"""From the weights and buffers of a merged model, as `load_state_dict` takes them, to the score of each task."""
+"""From the weights and buffers of a merged model, by the names in the files, to the score of each task."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,16 @@ def preview_merges(recipe: MergeRecipe, score: Score, *, steps: int = 4) -> Iter
         here = replace(plan, settings=replace(plan.settings, weights=scaled))
         with torch.no_grad():
             merged = merged_weights(here)
-        found = {task: float(value) for task, value in score(merged).items()}
-        if not found:
-            raise ValueError("the scoring function returned no task; it must return a dictionary of numbers")
-        yield PreviewPoint(weights, found)
+        yield PreviewPoint(weights, _scores(score(merged), weights))
+
+
+def _scores(returned: object, weights: Sequence[float]) -> dict[str, float]:
+    if not isinstance(returned, Mapping) or not returned:
+        raise TypeError(
+            f"the scoring function returned {returned!r}; it must return a dictionary with a number for each task"
+        )
+    found = {str(task): float(value) for task, value in returned.items()}
+    for task, value in found.items():
+        if not math.isfinite(value):
+            raise ValueError(f"the score of {task!r} is {value} with weights {tuple(weights)}; it must be finite")
+    return found

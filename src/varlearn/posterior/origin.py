@@ -13,7 +13,7 @@ from torch import Tensor
 
 from varlearn.core.tensor_bytes import raw_bytes
 
-Curvature = Literal["ivon", "fisher", "squared_gradient", "sqrt_v", "constant"]
+Curvature = Literal["ivon", "fisher", "squared_gradient", "sqrt_v", "second_moment", "constant"]
 Per = Literal["mean", "sum"]
 Predict = Literal["weights", "linearized"]
 
@@ -26,7 +26,8 @@ class Origin:
         method: name of the method or optimizer, e.g. "ivon".
         curvature: what `hess` is: IVON's estimate of the Hessian's diagonal ("ivon"); the Fisher diagonal with labels
             drawn from the model ("fisher") or from the data, B times the mean squared gradient ("squared_gradient");
-            the root of AdamW's second moment ("sqrt_v"); or the same number for all weights ("constant").
+            AdamW's second moment v, such as a published `exp_avg_sq` ("second_moment"), or its root ("sqrt_v"); or the
+            same number for all weights ("constant").
         per: whether `hess` belongs to the mean loss or to the sum over all examples.
         n: number of terms of the training loss: examples, or tokens of a language model.
         predict: how the posterior was fitted to predict: by sampled weights, or by the network linearized at the mean.
