@@ -51,7 +51,11 @@ def test_inputs_pairs_and_loaders_give_the_same(fitted) -> None:
 def test_the_page_is_one_file(fitted, regression, tmp_path: Path) -> None:
     page = fitted.report(tmp_path / "new" / "page.html", classes(30, seed=4))
     assert page.read_text().lstrip().lower().startswith("<!doctype html")
-    assert regression.report(tmp_path / "numbers.html").stat().st_size < 1_000_000
+    own = regression.report(tmp_path / "numbers.html").read_text(encoding="utf-8")
+    assert len(own) < 1_000_000
+    assert "held-out examples" in own  # they fitted temperature and noise, and are no test set
+    assert "Scores on held-out data" in own
+    assert "test examples at" not in own
 
 
 def test_what_is_printed_is_short_and_says_what_matters(fitted, regression) -> None:

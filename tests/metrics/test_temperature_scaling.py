@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from varlearn.metrics import nll, scaled_nll
 from varlearn.metrics.temperature_scaling import fitted_sharpness
+from varlearn.prediction import Predictions, score
 
 
 def drawn(n: int = 4_000, sharpness: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,6 +49,15 @@ def test_sure_and_wrong_is_finite_and_sure_and_right_is_zero() -> None:
     assert scaled_nll(sure, torch.zeros(20, dtype=torch.long)) == pytest.approx(0.0, abs=1e-12)
     targets = torch.tensor([0] * 15 + [1] * 5)
     assert scaled_nll(sure, targets) == pytest.approx(nll(torch.tensor([[0.75, 0.25]] * 20).log(), targets), rel=0.2)
+
+
+def test_a_single_mistake_tells_no_temperature() -> None:
+    log_probs = torch.tensor([[0.9, 0.1]] * 40).log()
+    targets = torch.tensor([0] * 39 + [1])
+    assert scaled_nll(log_probs, targets) == math.inf  # one half has no mistake: the surer, the better
+    found = score(Predictions(log_probs, targets, torch.zeros(40), torch.ones(1)))
+    assert found["scaled_nll"] is None
+    assert found["nll"] < 0.2
 
 
 def test_one_example_is_refused() -> None:

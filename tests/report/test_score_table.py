@@ -36,6 +36,22 @@ def test_mean_spread_and_best() -> None:
     assert "over 2 seeds" in test
 
 
+def test_the_scores_that_few_ask_for_are_folded() -> None:
+    scores = {"nll": 0.1, "accuracy": 0.9, "scaled_nll": 0.1, "top5_accuracy": 1.0, "matthews": 0.8}
+    html = score_tables(all_series(grouped([RunResults("new", "sgd", metrics={"mean": scores})])))
+    shown, _, folded = html.partition("<details><summary>Further scores</summary>")
+    assert "accuracy %" in shown
+    assert "top-5" not in shown
+    assert all(words in folded for words in ("NLL at its best temperature", "top-5 accuracy %", "Matthews"))
+    few = RunResults("new", "sgd", metrics={"mean": {"nll": 0.1}})
+    assert "Further" not in score_tables(all_series(grouped([few])))
+
+
+def test_another_split_than_the_test_set_is_named() -> None:
+    dev = RunResults("new", "sgd", metrics={"mean": {"nll": 0.1}}, config={"data": {"name": "rte", "test": "dev"}})
+    assert "Scores on dev data." in score_tables(all_series(grouped([dev])))
+
+
 def test_one_row_is_not_the_best_of_itself_and_different_data_are_not_compared() -> None:
     series = all_series(grouped(runs()))
     assert "(best)" not in score_tables(series[:1])

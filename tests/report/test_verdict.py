@@ -27,6 +27,11 @@ def test_one_run() -> None:
     assert words(run("sgd", 0.5)) == ["SGD has an NLL of 0.5 on 4 test examples at 75.0% accuracy.", ""]
 
 
+def test_the_split_is_named() -> None:
+    dev = run("sgd", 0.5, config={"data": {"name": "rte", "test": "dev"}})
+    assert words(dev)[0] == "SGD has an NLL of 0.5 on 4 dev examples at 75.0% accuracy."
+
+
 def test_the_lowest_nll_and_what_averaging_does() -> None:
     first, second = words(run("ivon", 0.2, 0.1), run("sgd", 0.5))
     assert first.startswith("IVON has the lowest NLL on 4 test examples: 0.1 at 75.0% accuracy, before SGD with 0.5")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,8 @@ class Fitted:
 
         Args:
             path: of the page, e.g. "report.html".
-            data: test data with targets. None shows the held-out data of the fit.
+            data: test data with targets. None shows the held-out data of the fit; scores on them are a little too good,
+                because they fitted the temperature and the noise.
         """
         from varlearn.report import write_report
 
@@ -170,7 +171,7 @@ class Fitted:
             raise ValueError("there are no data to show: fit had no val_loader; pass data=test_loader to report()")
         with tempfile.TemporaryDirectory() as place:
             folder = RunFolder(Path(place, f"{self.run.model.name} on {shown} data"))
-            self._write_run(folder, found)
+            self._write_run(folder, found, shown)
             write_json(folder.analysis, finite(analysis))
             advise_run(folder.out)
             page = write_report([folder.out], Path(place, "page"))
@@ -210,10 +211,11 @@ class Fitted:
         count = self.run.evaluate.samples if samples is None else samples
         return self.predictor(self.model, source, loader, count, self.run.seed if seed is None else seed, **options)
 
-    def _write_run(self, folder: RunFolder, found: Mapping[str, AnyPredictions]) -> None:
+    def _write_run(self, folder: RunFolder, found: Mapping[str, AnyPredictions], shown: str) -> None:
         """The files of a run, which the report reads."""
         folder.out.mkdir(parents=True)
-        folder.config.write_text(to_json(self.run), encoding="utf-8")
+        run = replace(self.run, data=replace(self.run.data, test=shown))
+        folder.config.write_text(to_json(run), encoding="utf-8")
         log = JsonLines(folder.log)
         for record in self.records:
             log.write(record)

@@ -27,7 +27,8 @@ def scaled_nll(log_probs: Tensor, targets: Tensor, seed: int = 0) -> float:
         seed: of the halves.
 
     Returns:
-        A value in nats. Probabilities below 1e-45 count as 1e-45.
+        A value in nats. Probabilities below 1e-45 count as 1e-45. Infinity where a half without a mistake, whose best T
+        is 0, is scored on a half with one; use more examples then.
 
     Example:
         Sharper by a factor of 3 is the same at the best temperature:
@@ -42,12 +43,15 @@ def scaled_nll(log_probs: Tensor, targets: Tensor, seed: int = 0) -> float:
         raise ValueError(f"{len(targets)} example cannot be halved; scaled_nll needs 2 or more")
     rows = torch.cat([part for _, part in checked_rows(log_probs)]).clamp_min(_LEAST)
     targets = targets.long()
+    missed = rows.gather(-1, targets[:, None])[:, 0] < rows.amax(-1)
     generator = torch.Generator().manual_seed(seed)
     values = []
     for _ in range(_SPLITS):
         order = torch.randperm(len(rows), generator=generator).to(rows.device)
         halves = order.tensor_split(2)
         for fitted, scored in (halves, halves[::-1]):
+            if not bool(missed[fitted].any()) and bool(missed[scored].any()):
+                return math.inf
             sharpness = fitted_sharpness(rows[fitted], targets[fitted])
             scaled = torch.log_softmax(sharpness * rows[scored], -1)
             values.append(-scaled.gather(-1, targets[scored, None]).mean().item())

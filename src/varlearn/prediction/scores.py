@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -43,12 +44,13 @@ def score(found: AnyPredictions) -> dict[str, Any]:
         }
     correct = metrics.correct_per_example(found.log_probs, targets)
     both = 0 < correct.sum() < len(correct)  # AUROC needs right answers and wrong ones
+    scaled = metrics.scaled_nll(found.log_probs, targets) if len(targets) > 1 else math.inf  # too few mistakes
     several = found.log_probs.shape[1] > TOP  # with fewer classes every answer would be right
     return {
         "accuracy": metrics.accuracy(found.log_probs, targets),
         "top5_accuracy": metrics.top_k_accuracy(found.log_probs, targets, TOP) if several else None,
         "nll": metrics.nll(found.log_probs, targets),
-        "scaled_nll": metrics.scaled_nll(found.log_probs, targets) if len(targets) > 1 else None,
+        "scaled_nll": scaled if scaled < math.inf else None,
         "ece": metrics.ece(found.log_probs, targets, ECE_BINS),
         "brier": metrics.brier(found.log_probs, targets),
         "aurc": metrics.aurc(found.log_probs, targets),

@@ -70,7 +70,7 @@ def member_curve(members: Sequence[Sets]) -> list[dict[str, Any]]:
         scored = [scores_of(mixed(subset)) for subset in subsets]
         row: dict[str, Any] = {"members": size, "subsets": len(subsets)}
         for key in IN_DOMAIN:
-            row[key] = _mean([one[key] for one in scored])
+            row[key] = _mean([math.inf if one[key] is None else one[key] for one in scored])
         row["auroc"] = {name: _mean([one["ood"][name]["auroc"] for one in scored]) for name in scored[0]["ood"]}
         rows.append(row)
     return rows

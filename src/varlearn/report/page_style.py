@@ -61,7 +61,7 @@ caption {{ text-align: left; font-size: .9rem; padding-bottom: .45rem; max-width
 th, td {{ padding: .42rem 1.15rem .42rem 0; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: baseline; }}
 thead th {{ color: var(--soft); font-weight: 600; font-size: .86rem; vertical-align: bottom; }}
-tbody th {{ font-weight: 500; min-width: 7rem; position: sticky; left: 0; background: var(--back); }}
+tbody th {{ font-weight: 500; min-width: 8.5rem; position: sticky; left: 0; background: var(--back); }}
 thead th:first-child {{ position: sticky; left: 0; background: var(--back); }}
 figure th {{ background: var(--panel) !important; }}
 .keyed {{ display: inline-flex; align-items: baseline; }} .keyed .key {{ flex: none; transform: translateY(-.3em); }}
@@ -70,6 +70,7 @@ thead .number {{ white-space: normal; min-width: 5.2rem; }}
 .spread {{ color: var(--soft); font-size: .86em; }}
 .best {{ font-weight: 700; }}
 .best::before {{ content: "\\2605"; color: var(--good); font-size: .8em; margin-right: .3em; }}
+.panels > div:only-child {{ max-width: none; }}
 td .bar {{ display: block; height: 4px; margin: .15rem 0 .1rem auto; border-radius: 2px; background: var(--color); }}
 .key {{ display: inline-block; width: 1.5rem; height: 0; border-top: 3px solid var(--color); vertical-align: middle;
   margin-right: .45rem; }}

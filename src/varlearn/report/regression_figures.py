@@ -18,6 +18,7 @@ from varlearn.report.svg_plot import SMALL, Plot
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 SHOWN = 40  # intervals in one drawing
 FRAME = SMALL._replace(width=230, height=190, ticks=4)
+ALONE = FRAME._replace(width=400, height=250)
 
 
 def coverage_figure(series: Sequence[Series]) -> str:
@@ -54,7 +55,7 @@ def interval_figure(series: Sequence[Series]) -> str:
     y = fitted("target", ends)
     panels = []
     for one, (low, high, targets) in shown.items():
-        plot = Plot(x, y, FRAME)
+        plot = Plot(x, y, FRAME if len(shown) > 1 else ALONE)
         places = [float(place) for place in range(len(low))]
         plot.ranges(list(zip(places, low.tolist(), high.tolist(), strict=True)), one.color)
         inside = (low <= targets) & (targets <= high)

@@ -61,10 +61,12 @@ def settings_table(groups: Sequence[Group]) -> str:
             differs = usual is not None and key in settings and not _same(value, usual)
             cells.append(Cell(_value(value) if key in settings else "–", f"preset {_value(usual)}" if differs else ""))
         rows.append([key, *cells])
-    caption = (
-        "Settings of the method, and others in which the runs differ. Where IVON's value is not that of "
-        "varlearn.presets.short_run, the preset's stands behind it. All settings are below."
+    preset = (
+        " Where IVON's value is not that of varlearn.presets.short_run, the preset's stands behind it."
+        if any(expected.values())
+        else ""
     )
+    caption = f"Settings of the method, and others in which the runs differ.{preset} All settings are below."
     return table(["setting", *(group.label for group in flat)], rows, caption)
 
 

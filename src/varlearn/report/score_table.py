@@ -12,13 +12,7 @@ Title = tuple[str, int, float, bool | None]
 
 TITLES: dict[str, Title] = {
     "nll": ("NLL", 4, 1.0, False),
-    "scaled_nll": ("NLL at its best temperature", 4, 1.0, False),
     "accuracy": ("accuracy %", 2, 100.0, True),
-    "top5_accuracy": ("top-5 accuracy %", 2, 100.0, True),
-    "f1": ("F1 %", 2, 100.0, True),
-    "matthews": ("Matthews", 4, 1.0, True),
-    "pearson": ("Pearson", 4, 1.0, True),
-    "spearman": ("Spearman", 4, 1.0, True),
     "perplexity": ("perplexity", 3, 1.0, False),
     "rmse": ("RMSE", 4, 1.0, False),
     "ece": ("ECE, 20 bins", 4, 1.0, False),
@@ -26,7 +20,15 @@ TITLES: dict[str, Title] = {
     "crps": ("CRPS", 4, 1.0, False),
     "coverage90": ("90% intervals cover %", 1, 100.0, None),
     "auroc": ("AUROC of mistakes", 4, 1.0, True),
+}
+FURTHER: dict[str, Title] = {
+    "scaled_nll": ("NLL at its best temperature", 4, 1.0, False),
     "aurc": ("AURC", 4, 1.0, False),
+    "top5_accuracy": ("top-5 accuracy %", 2, 100.0, True),
+    "f1": ("F1 %", 2, 100.0, True),
+    "matthews": ("Matthews", 4, 1.0, True),
+    "pearson": ("Pearson", 4, 1.0, True),
+    "spearman": ("Spearman", 4, 1.0, True),
 }
 OUTSIDE: dict[str, Title] = {
     "auroc": ("AUROC %", 2, 100.0, True),
@@ -35,7 +37,7 @@ OUTSIDE: dict[str, Title] = {
 
 
 def score_tables(series: Sequence[Series], *, compared: bool = True) -> str:
-    """Tables of the test set and of validation data, as far as there are such scores.
+    """Tables of the test set and of validation data, as far as there are such scores; further scores are folded.
 
     Args:
         series: a row each.
@@ -44,11 +46,24 @@ def score_tables(series: Sequence[Series], *, compared: bool = True) -> str:
     seeds = {len(one.group.runs) for one in series}
     spread = "" if seeds <= {1} else f" Mean ± standard deviation over {_range(seeds)} seeds."
     best = " ★ marks the best of each column." if compared and len(series) > 1 else ""
-    keys = {(key,): title for key, title in TITLES.items()}
-    html = _table(series, keys, f"Scores on the test set.{spread}{best}", compared)
-    return html + _table(
-        series, keys, f"Scores on validation data.{_temperatures(series)}", compared, split="validation"
-    )
+    about = {
+        "test": f"Scores on {tested_on(series)}.{spread}{best}",
+        "validation": f"Scores on validation data.{_temperatures(series)}",
+    }
+    html = ""
+    for split, caption in about.items():
+        first, rest = (
+            _table(series, {(key,): title for key, title in titles.items()}, words, compared, split=split)
+            for titles, words in ((TITLES, caption), (FURTHER, caption.partition(".")[0] + "."))
+        )
+        html += first + (f"<details><summary>Further scores</summary>{rest}</details>" if rest else "")
+    return html
+
+
+def tested_on(series: Sequence[Series]) -> str:
+    """The data that the scores are about, in words: the test set, unless the runs name another split."""
+    names = dict.fromkeys(run.config.get("data", {}).get("test", "test") for one in series for run in one.group.runs)
+    return "the test set" if list(names) in ([], ["test"]) else f"{' and '.join(map(str, names))} data"
 
 
 def outside_table(series: Sequence[Series], *, compared: bool = True) -> str:

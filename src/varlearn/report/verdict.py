@@ -176,10 +176,11 @@ def _confidence(one: Series) -> tuple[float, float] | None:
 
 
 def _examples(one: Series) -> str:
-    for key, unit in (("examples", "test examples"), ("tokens", "test tokens")):
-        if counts := one.values(key):
-            return f"{counts[0]:,.0f} {unit}"
-    return "the test set"
+    split = one.group.first.config.get("data", {}).get("test", "test")
+    for unit in ("examples", "tokens"):
+        if counts := one.values(unit):
+            return f"{counts[0]:,.0f} {split} {unit}"
+    return f"the {split} set"
 
 
 def _nll(one: Series) -> float:
