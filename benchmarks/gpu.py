@@ -18,10 +18,11 @@ from torch import nn
 import varlearn
 
 GB = 1e9
+COPIED = 1 << 28  # numbers whose copy shows the bandwidth
 PEAKS = {"A100 80GB": 2039 * GB, "H100 SXM": 3350 * GB, "MI300X": 5300 * GB}  # bytes per second, by the data sheets
 
 # Bytes for each weight of the draw, the restore, the look for NaN and the step: (float32, bfloat16 weights with float32
-# state). tests/optim/engine/test_triton_compilation.py counts them in the kernels.
+# state). tests/optim/engine/triton/test_triton_compilation.py counts them in the kernels.
 _DRAW, _RESTORE, _LOOK, _STEP = (16, 16), (8, 6), (4, 2), (28, 30)
 _LEAN = (12, 16)  # of float32 weights without a copy: the noise is added, and later subtracted
 
@@ -125,9 +126,13 @@ def milliseconds(step: Callable[[], None], rounds: int) -> float:
 
 def bandwidth_of(device: torch.device) -> float:
     """Bytes per second of a large copy, read and written."""
-    source = torch.empty(1 << 28, dtype=torch.float32, device=device)
+    source = torch.empty(COPIED, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / (1e-3 * milliseconds(lambda: target.copy_(source) and None, 20))
+
+    def copy() -> None:
+        target.copy_(source)
+
+    return 2 * source.nbytes / (1e-3 * milliseconds(copy, 20))
 
 
 def row(name: str, taken: float, reference: float, engine: str, limit: float | None) -> str:

@@ -31,6 +31,20 @@ def test_no_module_or_folder_has_the_name_of_another() -> None:
     assert not repeated, f"give these modules names of their own: {repeated}"
 
 
+def test_a_test_with_the_name_of_a_module_stands_where_the_module_stands() -> None:
+    """The tests of `src/varlearn/train/log.py` are in `tests/train/test_log.py`."""
+    folders = defaultdict[str, set[Path]](set)
+    for module in MODULES:
+        folders[module.stem].add(module.parent)
+    elsewhere = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        test = path.relative_to(ROOT / "tests")
+        places = folders[test.stem.removeprefix("test_")]
+        if places and (PACKAGE / test.parent).is_dir() and test.parent not in places:
+            elsewhere[str(test)] = sorted(map(str, places))
+    assert not elsewhere, f"move these tests to the folders of their modules, or rename them: {elsewhere}"
+
+
 @pytest.mark.parametrize("module", sorted(FORWARDING), ids=str)
 def test_an_old_path_only_forwards(module: Path) -> None:
     text = (PACKAGE / module).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from benchmarks import gpu
-from tests.optim.engine.test_triton_compilation import BYTES
+from tests.optim.engine.triton.test_triton_compilation import BYTES
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -40,6 +40,36 @@ def test_every_contender_takes_steps() -> None:
         assert not any(map(torch.equal, params, before))
         if each.way != "plain":
             assert gpu.engine_of(opt) in ("native", "foreach")
+
+
+class Clock:
+    """A `torch.cuda.Event` of a device without a clock: every step takes two milliseconds."""
+
+    def __init__(self, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def elapsed_time(self, end: object) -> float:
+        return 2.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_whole_table_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dtype: torch.dtype
+) -> None:
+    """All that a GPU would run, on the CPU."""
+    monkeypatch.setattr(torch.cuda, "Event", Clock)
+    monkeypatch.setattr(gpu, "COPIED", 1000)
+    gpu.measure(torch.device("cpu"), dtype, [(3, 4), (5,)], rounds=2)
+    said = capsys.readouterr().out
+    assert "17 weights of torch.float32" in said or dtype != torch.float32
+    assert "a copy reaches 0 GB/s" in said  # 8,000 bytes in 2 ms
+    for each in gpu.CONTENDERS:
+        assert f"{each.name} " in said
+    assert "nan" not in said
 
 
 def test_the_table_has_ratios_and_shares() -> None:

@@ -54,7 +54,8 @@ def has_triton() -> bool:
 needs_triton = pytest.mark.skipif(
     not has_triton(), reason="Triton 3.9 is not installed; it has packages for Linux only"
 )
-FAST_ENGINES = ["foreach", pytest.param("native", marks=needs_compiler)]
+FUSED_ENGINES = [pytest.param("native", marks=needs_compiler), pytest.param("triton", marks=needs_triton)]
+FAST_ENGINES = ["foreach", FUSED_ENGINES[0]]
 
 
 def copied(tensor: Tensor) -> Tensor:
@@ -101,6 +102,17 @@ def plan_of(engine: str, members: Sequence[Member], rule: Rule = RULE) -> Plan:
 def hyper(**changes: float) -> Hyper:
     values = {"lr": 0.1, "ess": 1.0, "weight_decay": 0.1, "beta1": 0.9, "beta2": 0.9, "clip_radius": 1.0, "debias": 1.0}
     return Hyper(**{**values, **changes})
+
+
+def stepped(
+    engine: str, tensors: tuple[Tensor, ...], grad: Tensor, hhat: Tensor | None, its: StepSettings
+) -> list[Tensor]:
+    """Mean, momentum and h after a step from copies of `tensors`."""
+    mean, momentum, hess = (tensor.clone() for tensor in tensors)
+    each = member(mean)
+    each.state.update(momentum=momentum, hess=hess)
+    plan_of(engine, [each]).step([(0, grad, hhat)], [its])
+    return [mean, momentum, hess]
 
 
 def assert_close(found: Tensor, expected: Tensor, tolerance: float, what: str = "") -> None:

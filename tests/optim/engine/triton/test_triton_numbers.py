@@ -20,12 +20,13 @@ from tests.optim.engine.problems import (
     needs_triton,
     new_group,
     plan_of,
+    stepped,
 )  # fmt: skip
 from varlearn.core import vadamw
 from varlearn.core.noise import GOLDEN, derive_key, fold_in, normal_
 from varlearn.core.update import lowest_hess
 from varlearn.optim.engine import loop
-from varlearn.optim.engine.plan import Approximation, Fold, Member, Noise, Row, StepSettings
+from varlearn.optim.engine.plan import Member, Noise, Row, StepSettings
 
 # NumPy, in which the interpreter computes, warns of overflows; what becomes of them is tested.
 overflows = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
@@ -169,47 +170,10 @@ def test_variational_adamw_is_the_loop_s(
             assert_close(ours, plain, 2e-6)
 
 
-@pytest.mark.parametrize("approximation", ["reparam", "squared_gradient"])
-@pytest.mark.parametrize("keep_grad", [False, True])
-def test_running_means_are_the_loop_s(approximation: Approximation, keep_grad: bool) -> None:
-    outcomes = []
-    for engine in ("triton", "loop"):
-        torch.manual_seed(1)
-        members = [member(like, 5 * k) for k, like in enumerate(few_layouts())]
-        for each in members:
-            each.state["hess"] = torch.rand_like(each.param)
-        plan = plan_of(engine, members)
-        means = [torch.randn_like(each.param) for each in members]
-        grad_means = [torch.randn_like(each.param) if keep_grad else None for each in members]
-        for count in (0, 3):
-            folds = []
-            for k, each in enumerate(members):
-                captured = torch.zeros_like(each.param) if keep_grad else None
-                noise, grad = Noise(derive_key(0, count), 20.0, 0.1), torch.randn_like(each.param)
-                folds.append((k, Fold(grad, grad_means[k], means[k], approximation, noise, count, captured)))
-            plan.fold(folds)
-            for _, fold in folds:
-                assert fold.captured is None or torch.equal(fold.captured, fold.grad_mean)
-        outcomes.append([each for each in (*means, *grad_means) if each is not None])
-    for ours, plain in zip(*outcomes, strict=True):
-        assert_close(ours, plain, 2e-6)
-
-
 # Saturation: every pair of a state and a gradient of these numbers at once, one element each.
 
 ADVERSARIAL = [0.0, 1e-45, 1e-38, 1e-20, 1e-3, 1.0, 1e3, 1e15, 1e30, 1e37]
 ADVERSARIAL += [-x for x in ADVERSARIAL]
-
-
-def stepped(
-    engine: str, tensors: tuple[Tensor, ...], grad: Tensor, hhat: Tensor | None, its: StepSettings
-) -> list[Tensor]:
-    """Mean, momentum and h after a step from copies of `tensors`."""
-    mean, momentum, hess = (tensor.clone() for tensor in tensors)
-    each = member(mean)
-    each.state.update(momentum=momentum, hess=hess)
-    plan_of(engine, [each]).step([(0, grad, hhat)], [its])
-    return [mean, momentum, hess]
 
 
 @pytest.mark.parametrize("decay", [0.0, 1e-30, 1e-4, 1.0, 1e20])
@@ -243,41 +207,3 @@ def test_adversarial_numbers_saturate_as_in_the_loop(
         close = (new.double() - old.double()).abs() <= slack * scale
         assert bool((close | (new == old) | (new.isnan() & old.isnan())).all())
     assert bool((ours[2] + decay > 0).all())
-
-
-@pytest.mark.parametrize("decay", [1e-30, 0.3])
-@pytest.mark.parametrize("below", [0.0, 1.0])
-def test_the_smallest_precision_is_the_loop_s(decay: float, below: float) -> None:
-    """At h = -delta and further down, where delta was lowered: sigma, hhat, h and m."""
-    outcomes = []
-    hess = torch.full((5,), lowest_hess(decay, torch.float32) - below)
-    noise = Noise(3, 2.0, decay)
-    scalars = hyper(lr=1e-20, ess=2.0, weight_decay=decay, beta1=0.5, beta2=0.5, clip_radius=math.inf)
-    for engine in ("triton", "loop"):
-        each = member(torch.zeros(5))
-        each.state["hess"] = hess.clone()
-        plan_of(engine, [each]).draw({id(each.group): noise})
-        states = [each.param]
-        for estimate in (None, hess.clone()):
-            tensors = torch.zeros(5), torch.ones(5), hess
-            mean, _, h = stepped(engine, tensors, torch.ones(5), estimate, StepSettings(scalars, "reparam", noise))
-            states += [mean, h]
-        outcomes.append(states)
-    for ours, plain in zip(*outcomes, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=0.0)
-
-
-@pytest.mark.parametrize("estimate", [math.inf, -math.inf, FLOAT32_MAX])
-def test_an_estimate_saturates_before_it_is_averaged(estimate: float) -> None:
-    its = StepSettings(hyper(beta2=0.99999), "reparam", Noise(1, 1.0, 0.1))
-    tensors = torch.zeros(3), torch.zeros(3), torch.tensor([1.0, 1e30, 1e33])
-    hhat = torch.full((3,), estimate)
-    ours, plain = (stepped(engine, tensors, torch.zeros(3), hhat, its)[2] for engine in ("triton", "loop"))
-    torch.testing.assert_close(ours, plain, rtol=1e-5, atol=0.0)
-
-
-def test_nan_is_not_hidden_by_the_bounds() -> None:
-    grad = torch.tensor([1.0, math.nan, 1.0])
-    tensors = torch.zeros(3), torch.zeros(3), torch.ones(3)
-    for tensor in stepped("triton", tensors, grad, None, StepSettings(hyper(), "reparam", Noise(1, 1.0, 0.1))):
-        assert tensor.isnan().tolist() == [False, True, False]

@@ -1,4 +1,4 @@
-"""The kernels have a text of their own for AVX-512, for AVX2 and for other processors: those that run here."""
+"""The kernels are written separately for AVX-512, AVX2 and other processors: all that this processor can run agree."""
 
 import os
 import subprocess
@@ -12,11 +12,12 @@ from varlearn.optim.engine.native import compilation
 
 pytestmark = needs_compiler
 
-REPO = Path(__file__).parents[3]
+REPO = Path(__file__).parents[4]
 NARROWER = {"AVX2": ("-mno-avx512f",), "plain": ("-mno-avx512f", "-mno-avx2")}
 SCRIPT = """
 import torch
-from tests.optim.engine import test_native_numbers
+from tests.optim.engine import test_fused_engines
+from tests.optim.engine.native import test_native_numbers
 from tests.optim.engine.problems import Quadratics
 torch.manual_seed(0)
 test_native_numbers.test_the_noise_is_core_noise(2**63)
@@ -26,7 +27,7 @@ for approximation in ("reparam", "squared_gradient", "given"):
         problem = Quadratics(approximation, "tensor", 0.05, (-0.25, 0.5))
         problem.compare("native", steps=20, tolerance=5e-6, keep_sample=keep_sample)
 for approximation in ("reparam", "squared_gradient"):
-    test_native_numbers.test_running_means_are_the_loop_s(approximation, keep_grad=True)
+    test_fused_engines.test_running_means_are_the_loop_s("native", approximation, keep_grad=True)
 print("same")
 """
 

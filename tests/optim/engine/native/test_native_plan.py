@@ -17,7 +17,7 @@ from varlearn.core.noise import derive_key
 from varlearn.core.update import RULE
 from varlearn.optim.engine.native import native_engine
 from varlearn.optim.engine.native.native_plan import NativePlan
-from varlearn.optim.engine.plan import Fold, Member, Noise, StepSettings
+from varlearn.optim.engine.plan import Member, Noise, StepSettings
 
 pytestmark = needs_compiler
 
@@ -53,30 +53,6 @@ def test_a_sample_goes_in_and_comes_out(size: int, offset: int) -> None:
         plan.restore()
         assert plan.is_in.value == 0
         assert all(map(torch.equal, params, before))
-
-
-def test_lean_and_kept_parameters_and_groups_go_together() -> None:
-    groups = [new_group(memory=memory) for memory in ("fast", "lean", "fast", "lean")]
-    params = [torch.randn(size) for size in (3, 16, 130, 5000)]
-    before = [param.clone() for param in params]
-    plan = native_plan([member(param, k, groups[k]) for k, param in enumerate(params)])
-    plan.draw({id(group): Noise(5 + k // 2, 10.0 if k < 2 else 1e6, 0.1) for k, group in enumerate(groups)})
-    spreads = [float((new - old).std()) for new, old in zip(params, before, strict=True)]
-    assert min(spreads[:2]) > 0.05
-    assert 0.0 < max(spreads[2:]) < 0.01
-    plan.restore()
-    for k, (new, old) in enumerate(zip(params, before, strict=True)):
-        torch.testing.assert_close(new, old, rtol=1e-6 * (k % 2), atol=1e-6 * (k % 2))
-
-
-def test_a_parameter_may_have_a_scale_of_its_own_for_a_while() -> None:
-    each = member(torch.zeros(5000))
-    plan, wide, narrow = native_plan([each]), Noise(5, 1.0, 0.5), Noise(5, 1e4, 0.5)
-    for noises in ({id(each.group): wide}, {id(each.group): wide, id(each.param): narrow}, {id(each.group): wide}):
-        plan.draw(noises)
-        expected = 0.01 if len(noises) == 2 else 1.0
-        assert float(each.param.std()) == pytest.approx(expected, rel=0.05)
-        plan.restore()
 
 
 @pytest.mark.parametrize("memory", ["fast", "lean"])
@@ -119,22 +95,6 @@ def test_copies_are_in_one_block_that_is_kept() -> None:
     assert copies() is first
     params[0].data = params[0].data.clone()
     assert copies() is first
-
-
-def test_autograd_notices_the_writes() -> None:
-    weight = torch.ones(3, requires_grad=True)
-    each = member(weight)
-    plan = native_plan([each])
-    noise = Noise(0, 1.0, 0.1)
-    for write in (
-        lambda: plan.draw({id(each.group): noise}),
-        plan.restore,
-        lambda: plan.step([(0, torch.ones(3), None)], [StepSettings(hyper(), "reparam", noise)]),
-    ):
-        loss = weight.square().sum()
-        write()
-        with pytest.raises(RuntimeError, match="inplace"):
-            loss.backward()
 
 
 # The step
@@ -237,22 +197,6 @@ def test_a_gradient_of_another_kind_is_copied_and_counted(grad: Tensor) -> None:
     torch.testing.assert_close(each.state["momentum"], grad.detach().float().resolve_neg() + torch.zeros(4, 6))
     plan.step([(0, torch.ones(4, 6), None)], [its])
     assert plan.converted == 0  # of the last step
-
-
-def test_a_fold_of_other_kinds_is_the_loop_s() -> None:
-    outcomes = []
-    for engine in ("native", "loop"):
-        torch.manual_seed(0)
-        each = member(torch.randn(4, 6))
-        grads = [torch.randn(6, 4).t(), torch.randn(4, 6, dtype=torch.float64), torch.randn(4, 6)]
-        means = [torch.zeros(6, 4).t(), torch.zeros(4, 6, dtype=torch.float64), torch.zeros(4, 6)]
-        estimate = torch.ones(4, 6)
-        plan = plan_of(engine, [each])
-        for grad, mean in zip(grads, means, strict=True):
-            plan.fold([(0, Fold(grad, mean, estimate, "reparam", Noise(1, 5.0, 0.1), 1))])
-        outcomes.append([*means, estimate])
-    for ours, plain in zip(*outcomes, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
 
 
 # Which parameters, and for how long

@@ -19,10 +19,11 @@ from tests.optim.engine.problems import (
     needs_compiler,
     new_group,
     plan_of,
+    stepped,
 )  # fmt: skip
 from varlearn.core.noise import derive_key, fold_in, normal_
 from varlearn.core.update import lowest_hess
-from varlearn.optim.engine.plan import Approximation, Fold, Noise, StepSettings
+from varlearn.optim.engine.plan import Noise, StepSettings
 
 pytestmark = needs_compiler
 
@@ -74,33 +75,6 @@ def test_a_sample_is_the_loop_s(threads: int, sign: float) -> None:
         assert_close(ours, plain, 1e-6, name)
 
 
-@pytest.mark.parametrize("approximation", ["reparam", "squared_gradient"])
-@pytest.mark.parametrize("keep_grad", [True, False])
-def test_running_means_are_the_loop_s(approximation: Approximation, keep_grad: bool) -> None:
-    outcomes = []
-    for engine in ("native", "foreach", "loop"):
-        torch.manual_seed(1)
-        members = [member(like, 5 * k) for k, like in enumerate(layouts().values())]
-        for each in members:
-            each.state["hess"] = torch.rand_like(each.param)
-        plan = plan_of(engine, members)
-        means = [torch.randn_like(each.param) for each in members]
-        grad_means = [torch.randn_like(each.param) if keep_grad else None for each in members]
-        for count in (0, 1, 2, 5):
-            folds = []
-            for k, each in enumerate(members):
-                captured = torch.zeros_like(each.param) if keep_grad else None
-                noise, grad = Noise(derive_key(0, count), 20.0, 0.1), torch.randn_like(each.param)
-                folds.append((k, Fold(grad, grad_means[k], means[k], approximation, noise, count, captured)))
-            plan.fold(folds)
-            for _, fold in folds:
-                assert fold.captured is None or torch.equal(fold.captured, fold.grad_mean)
-        outcomes.append([each for each in (*means, *grad_means) if each is not None])
-    for ours, foreach, plain in zip(*outcomes, strict=True):
-        assert_close(ours, plain, 1e-6)
-        assert_close(foreach, plain, 1e-6)
-
-
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_do_not_change_a_bit(threads: int) -> None:
     states = []
@@ -113,18 +87,6 @@ def test_threads_do_not_change_a_bit(threads: int) -> None:
 
 
 # Saturation
-
-
-def stepped(
-    engine: str, tensors: tuple[Tensor, ...], grad: Tensor, hhat: Tensor | None, its: StepSettings
-) -> list[Tensor]:
-    """Mean, momentum and h after a step from copies of `tensors`."""
-    mean, momentum, hess = (tensor.clone() for tensor in tensors)
-    each = member(mean)
-    each.state.update(momentum=momentum, hess=hess)
-    plan_of(engine, [each]).step([(0, grad, hhat)], [its])
-    return [mean, momentum, hess]
-
 
 # 3e38 rather than the largest float32: with that the debiased momentum may be the last finite number or the first
 # infinite one, as the order of rounding has it.
@@ -164,42 +126,3 @@ def test_adversarial_numbers_saturate_as_in_the_loop(data: st.DataObject) -> Non
         close = (ours.double() - plain.double()).abs() <= slack * scale
         assert bool((close | (ours == plain) | (ours.isnan() & plain.isnan())).all()), (name, ours, plain)
     assert bool((outcomes[0][2] + decay > 0).all())
-
-
-@pytest.mark.parametrize("decay", [1e-30, 1e-4, 0.3, 7.0])
-@pytest.mark.parametrize("below", [0.0, 1.0])
-def test_the_smallest_precision_is_the_loop_s(decay: float, below: float) -> None:
-    """At h = -delta and further down, where delta was lowered: sigma, hhat, h and m."""
-    outcomes = []
-    hess = torch.full((5,), lowest_hess(decay, torch.float32) - below)
-    noise = Noise(3, 2.0, decay)
-    scalars = hyper(lr=1e-20, ess=2.0, weight_decay=decay, beta1=0.5, beta2=0.5, clip_radius=math.inf)
-    for engine in ("native", "loop"):
-        each = member(torch.zeros(5))
-        each.state["hess"] = hess.clone()
-        plan_of(engine, [each]).draw({id(each.group): noise})
-        states = [each.param]
-        for estimate in (None, hess.clone()):
-            tensors = torch.zeros(5), torch.ones(5), hess
-            mean, _, h = stepped(engine, tensors, torch.ones(5), estimate, StepSettings(scalars, "reparam", noise))
-            states += [mean, h]
-        outcomes.append(states)
-    for ours, plain in zip(*outcomes, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=0.0)
-
-
-@pytest.mark.parametrize("estimate", [math.inf, -math.inf, FLOAT32_MAX, 1e38])
-@pytest.mark.parametrize("hess", [1.0, 1e30, 1e33])
-def test_an_estimate_saturates_before_it_is_averaged(estimate: float, hess: float) -> None:
-    its = StepSettings(hyper(beta2=0.99999), "reparam", Noise(1, 1.0, 0.1))
-    tensors = torch.zeros(3), torch.zeros(3), torch.full((3,), hess)
-    hhat = torch.full((3,), estimate)
-    ours, plain = (stepped(engine, tensors, torch.zeros(3), hhat, its)[2] for engine in ("native", "loop"))
-    torch.testing.assert_close(ours, plain, rtol=1e-5, atol=0.0)
-
-
-def test_nan_is_not_hidden_by_the_bounds() -> None:
-    grad = torch.tensor([1.0, math.nan, 1.0])
-    tensors = torch.zeros(3), torch.zeros(3), torch.ones(3)
-    for tensor in stepped("native", tensors, grad, None, StepSettings(hyper(), "reparam", Noise(1, 1.0, 0.1))):
-        assert tensor.isnan().tolist() == [False, True, False]

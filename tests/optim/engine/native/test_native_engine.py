@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.optim.engine.native.test_native_numbers import native_normals
 from tests.optim.engine.problems import Quadratics, member, needs_compiler
-from tests.optim.engine.test_native_numbers import native_normals
 from varlearn.core import update
 from varlearn.core.noise import fold_in, normal_
 from varlearn.core.update import RULE

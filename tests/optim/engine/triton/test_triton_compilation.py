@@ -14,7 +14,7 @@ from tests.optim.engine.problems import needs_triton
 
 pytestmark = needs_triton
 
-REPO = Path(__file__).parents[3]
+REPO = Path(__file__).parents[4]
 TARGETS = ["sm_80", "sm_90", "sm_100", "gfx942"]
 QUICK = ("draw", "restore", "step", "vadamw", "look")
 ONCE = ("prepare", "make keys", "make scales")  # in one program, for all parameters
@@ -36,7 +36,7 @@ def facts(target: str, names: tuple[str, ...]) -> dict[str, Any]:
     """What the compiler made of some kernels, found out by another process: the interpreter is off there."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join([str(REPO), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "tests.optim.engine.ahead_of_time", target, *names]
+    command = [sys.executable, "-m", "tests.optim.engine.triton.ahead_of_time", target, *names]
     done = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

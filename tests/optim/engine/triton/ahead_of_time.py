@@ -1,9 +1,9 @@
 """Compile the Triton kernels for a device that is not here, and print what the compiler made of them, as JSON.
 
-Run as `python -m tests.optim.engine.ahead_of_time TARGET KERNEL ...` without TRITON_INTERPRET: the interpreter replaces
-the compiler. A target is sm_80, sm_90, sm_100 or gfx942. The word "fused" instead of a kernel lets the compiler fuse
-products and sums, "crowded" gives it few registers, and "unordered" leaves out the barriers, so that the tests can see
-what they look for.
+Run as `python -m tests.optim.engine.triton.ahead_of_time TARGET KERNEL ...` without TRITON_INTERPRET: the interpreter
+replaces the compiler. A target is sm_80, sm_90, sm_100 or gfx942. The word "fused" instead of a kernel lets the
+compiler fuse products and sums, "crowded" gives it few registers, and "unordered" leaves out the barriers, so that the
+tests can see what they look for.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ _STEP = {
 _FOLD = {**_TABLES, "keys": "*i64", "scalars": "*fp32"}
 _PREPARE = {
     "rows": "*i64", "count": "i32", "facts": "*fp64", "clock": "*fp32", "drift": "*i32", "found": "*i32",
-    "overflow": "*fp32", "scale": "*fp32", "norm": "*fp32", "unclip": "*fp32",
+    "overflow": "*fp32", "scale": "*fp32", "norm": "*fp32", "unclip": "*fp32", "is_captured": "i32",
 }  # fmt: skip
-_KEYS = {"origins": "*i64", "draws": "*i64", "keys": "*i64", "groups": "i32"}
+_KEYS = {"origins": "*i64", "draws": "*i64", "keys": "*i64", "groups": "i32", "is_captured": "i32"}
 _SCALES = {"facts": "*fp64", "drift": "*i32", "scales": "*fp32", "count": "i32"}
+_SHARED = r"(?:!tt\.ptr|tensor<128x!tt\.ptr)"  # pointers that several threads have: to one number, or in one program
 ONCE = ("prepare", "make keys", "make scales")  # in one program
 F32, BF16, F16 = tl.float32, tl.bfloat16, tl.float16
 
@@ -68,8 +69,8 @@ KERNELS: dict[str, tuple[Any, dict[str, str], dict[str, Any]]] = {
     "squared step": (ivon_kernels.step, _STEP, _step(F32, F32, COPY, SQUARED_GRADIENT)),
     "given step": (ivon_kernels.step, _STEP, _step(F32, F32, COPY, GIVEN)),
     "fold": (ivon_kernels.fold, _FOLD, {"GRAD_DTYPE": F32, "HOW": REPARAM}),
-    "prepare": (step_kernels.prepare, _PREPARE, {"IS_CAPTURED": True}),
-    "make keys": (sample_kernels.make_keys, _KEYS, {"IS_CAPTURED": True}),
+    "prepare": (step_kernels.prepare, _PREPARE, {}),
+    "make keys": (sample_kernels.make_keys, _KEYS, {}),
     "make scales": (sample_kernels.make_scales, _SCALES, {}),
 }
 
@@ -159,15 +160,16 @@ def _traffic(ttir: str) -> dict[str, Any]:
 def _races(ttir: str) -> int:
     """How many numbers are replaced though a slower thread of the program may not have read them yet.
 
-    Every thread reads a number that is not a part of a block, and one thread writes it. A barrier must be in between.
+    Every thread reads a number that is not a part of a block, and one thread writes it. So it is with tensors that have
+    fewer elements than the program has threads. A barrier must be in between.
     """
     read, races = set[str](), 0
     for line in ttir.splitlines():
         if re.search(r"\bbarrier\b", line):
             read.clear()
-        elif load := re.search(r"= tt\.load (%\w+) : !tt\.ptr", line):
+        elif load := re.search(rf"= tt\.load (%\w+)(?:, %\w+)* : {_SHARED}", line):
             read.add(load[1])
-        elif (store := re.search(r"tt\.store (%\w+), %\w+ : !tt\.ptr", line)) and store[1] in read:
+        elif (store := re.search(rf"tt\.store (%\w+)(?:, %\w+)* : {_SHARED}", line)) and store[1] in read:
             races += 1
     return races
 

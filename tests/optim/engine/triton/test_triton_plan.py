@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.optim.engine.problems import hyper, member, needs_triton, new_group, plan_of
 from varlearn.core.noise import derive_key, fold_in, normal_
 from varlearn.core.update import RULE
-from varlearn.optim.engine.plan import Fold, Guard, Member, Noise, StepSettings, is_guarded
+from varlearn.optim.engine.plan import Guard, Member, Noise, StepSettings, is_guarded
 
 pytestmark = needs_triton
 
@@ -68,29 +68,6 @@ def test_what_is_written_into_a_low_precision_weight_becomes_its_mean() -> None:
     assert torch.equal(members[1].state["mean"], kept[1])
 
 
-def test_lean_and_kept_parameters_and_groups_go_together() -> None:
-    groups = [new_group(memory=memory) for memory in ("fast", "lean", "fast", "lean")]
-    params = [torch.randn(size) for size in (3, 16, 130, 1500)]
-    before = [param.clone() for param in params]
-    plan = triton_plan([member(param, k, groups[k]) for k, param in enumerate(params)])
-    plan.draw({id(group): Noise(5 + k // 2, 10.0 if k < 2 else 1e6, 0.1) for k, group in enumerate(groups)})
-    spreads = [float((new - old).std()) for new, old in zip(params, before, strict=True)]
-    assert min(spreads[:2]) > 0.05
-    assert 0.0 < max(spreads[2:]) < 0.01
-    plan.restore()
-    for k, (new, old) in enumerate(zip(params, before, strict=True)):
-        torch.testing.assert_close(new, old, rtol=1e-6 * (k % 2), atol=1e-6 * (k % 2))
-
-
-def test_a_parameter_may_have_a_scale_of_its_own_for_a_while() -> None:
-    each = member(torch.zeros(1000))
-    plan, wide, narrow = triton_plan([each]), Noise(5, 1.0, 0.5), Noise(5, 1e4, 0.5)
-    for noises in ({id(each.group): wide}, {id(each.group): wide, id(each.param): narrow}, {id(each.group): wide}):
-        plan.draw(noises)
-        assert float(each.param.std()) == pytest.approx(0.01 if len(noises) == 2 else 1.0, rel=0.1)
-        plan.restore()
-
-
 @pytest.mark.parametrize("memory", ["fast", "lean"])
 @pytest.mark.parametrize("during", ["draw", "restore"])
 @pytest.mark.parametrize("launched", [0, 1, 2])
@@ -134,21 +111,6 @@ def test_the_mean_comes_back_into_memory_that_was_replaced(dtype: torch.dtype, m
     plan.restore()
     for each, old in zip(members, before, strict=True):
         torch.testing.assert_close(each.param, old, rtol=0.0, atol=1e-6 if memory == "lean" else 0.0)
-
-
-def test_autograd_notices_the_writes() -> None:
-    weight = torch.ones(3, requires_grad=True)
-    each = member(weight)
-    plan = triton_plan([each])
-    for write in (
-        lambda: plan.draw({id(each.group): NOISE}),
-        plan.restore,
-        lambda: plan.step([(0, torch.ones(3), None)], [StepSettings(hyper(), "reparam", NOISE)]),
-    ):
-        loss = weight.square().sum()
-        write()
-        with pytest.raises(RuntimeError, match="inplace"):
-            loss.backward()
 
 
 def test_copies_of_the_mean_are_used_by_the_next_plan() -> None:
@@ -298,22 +260,6 @@ def test_gradients_of_another_kind_are_copied_and_counted(grad: Tensor, converte
     plan.step(rows, [its])
     assert plan.converted == converted
     torch.testing.assert_close(each.state["momentum"], grad.detach().float().resolve_neg() + torch.zeros(4, 6))
-
-
-def test_a_fold_of_other_kinds_is_the_loop_s() -> None:
-    outcomes = []
-    for engine in ("triton", "loop"):
-        torch.manual_seed(0)
-        each = member(torch.randn(4, 6))
-        grads = [torch.randn(6, 4).t(), torch.randn(4, 6, dtype=torch.float64), torch.randn(4, 6)]
-        means = [torch.zeros(6, 4).t(), torch.zeros(4, 6, dtype=torch.float64), torch.zeros(4, 6)]
-        estimate = torch.ones(4, 6)
-        plan = plan_of(engine, [each])
-        for grad, mean in zip(grads, means, strict=True):
-            plan.fold([(0, Fold(grad, mean, estimate, "reparam", Noise(1, 5.0, 0.1), 1))])
-        outcomes.append([*means, estimate])
-    for ours, plain in zip(*outcomes, strict=True):
-        torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-5)
 
 
 def test_a_part_of_a_sharded_parameter_has_its_part_of_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:

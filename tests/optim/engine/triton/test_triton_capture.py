@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.optim.engine.problems import needs_triton
-from tests.optim.engine.recorded_graph import WAITS, RecordedGraph, captured
+from tests.optim.engine.triton.recorded_graph import WAITS, RecordedGraph, captured
 from varlearn import IVON, VAdamW
 from varlearn.optim import hyper, lr_history, stepping
+from varlearn.optim.engine.triton.launching import Launcher
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("_triton_on_cpu")]
 
@@ -147,6 +148,30 @@ def compare_replays(build: Any, **settings: Any) -> None:
 @pytest.mark.parametrize(("build", "settings"), [(ivon, {}), (ivon, {"max_grad_norm": 3.0}), (vadamw, {})], ids=named)
 def test_replays_are_the_steps_of_tensor_operations(build: Any, settings: dict[str, Any]) -> None:
     compare_replays(build, **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"memory": "lean"}, {"max_grad_norm": 3.0}], ids=named)
+@pytest.mark.parametrize("build", [ivon, vadamw])
+def test_a_capture_needs_no_kernel_that_was_not_loaded_before(
+    build: Any, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each set of constants is a kernel of its own, which Triton compiles and loads when it is launched first."""
+    launched = set[tuple[Any, ...]]()
+
+    def noting(launch: Any) -> Any:
+        def note(self: Any, kernel: Any, *args: Any, **constants: Any) -> None:
+            launched.add((kernel.__name__, *(f"{name}={value}" for name, value in sorted(constants.items()))))
+            launch(self, kernel, *args, **constants)
+
+        return note
+
+    for name in ("run", "run_once"):
+        monkeypatch.setattr(Launcher, name, noting(getattr(Launcher, name)))
+    training = Training(build, in_block, **settings)
+    training.steps(3)
+    before = set(launched)
+    training.capture()
+    assert launched == before
 
 
 def test_the_noise_of_each_replay_is_fresh() -> None:
