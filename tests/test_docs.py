@@ -101,7 +101,8 @@ def dead_paths(document: Path) -> Iterator[str]:
     Elsewhere only what begins with a folder of the repository is taken for a path, so that output names such as
     `checkpoint/` pass. The map is read strictly: there every file name counts, from the root, `docs/` or the package.
     """
-    tops = {entry.name for entry in REPO.iterdir() if entry.is_dir() and not entry.name.startswith(".venv")}
+    ignored = {line.strip("/") for line in (REPO / ".gitignore").read_text(encoding="utf-8").splitlines()}
+    tops = {entry.name for entry in REPO.iterdir() if entry.is_dir() and not entry.name.startswith(".")} - ignored
     strict = document == MAP
     bases = [REPO, REPO / "docs", REPO / "src" / "varlearn"] if strict else [REPO, document.parent]
     for span in code_spans(split(document.read_text(encoding="utf-8"))[0]):
