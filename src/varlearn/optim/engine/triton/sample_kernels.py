@@ -48,20 +48,21 @@ PRIOR_STD: tl.constexpr = tl.constexpr(row_layout.PRIOR_STD)
 SCALING: tl.constexpr = tl.constexpr(row_layout.SCALING)
 
 
-@triton.jit(do_not_specialize=["groups"])
-def make_keys(origins, draws, keys, groups, IS_CAPTURED: tl.constexpr, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["groups", "is_captured"])
+def make_keys(origins, draws, keys, groups, is_captured, BLOCK: tl.constexpr):
     """The keys of a training sample, as `core.noise.derive_key` makes them.
 
     `draws` remembers the number of the last sample of each group. In a CUDA graph the number in the table is how many
-    samples further this one is, so that each replay has noise of its own.
+    samples further this one is, so that each replay has noise of its own. `is_captured` is 1 then, else 0: a number
+    and no constant, because a kernel cannot be loaded while a graph is captured.
     """
     for first in range(0, groups, BLOCK):
         group = first + tl.arange(0, BLOCK)
         exists = group < groups
         its = origins + group * ORIGIN
         number = tl.load(its + DRAW, mask=exists, other=0)
-        if IS_CAPTURED:
-            number += tl.load(draws + group, mask=exists, other=0)
+        number += is_captured * tl.load(draws + group, mask=exists, other=0)
+        tl.debug_barrier()  # several threads read an element, and one of them replaces it
         tl.store(draws + group, number, mask=exists)
         key = tl.load(its + BASE, mask=exists, other=0).to(tl.uint64, bitcast=True)
         key = fold_in(key, number.to(tl.uint64, bitcast=True))

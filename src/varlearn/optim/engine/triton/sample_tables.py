@@ -66,8 +66,8 @@ class SampleTables:
         for (base, draw, replica), last in zip(origins, self._last_draws, strict=True):
             words += [signed(base), replica, draw - last if is_captured else draw]
         self._origins.write(words)
-        tables = self._origins.tensor, self._draws, self._made_keys, len(origins)
-        self._launcher.run_once(sample_kernels.make_keys, *tables, IS_CAPTURED=is_captured)
+        tables = self._origins.tensor, self._draws, self._made_keys, len(origins), int(is_captured)
+        self._launcher.run_once(sample_kernels.make_keys, *tables)
         self._made_for = [signed(origin.key) for origin in origins]
         self._last_draws = [origin.draw for origin in origins]
         return self._made_keys

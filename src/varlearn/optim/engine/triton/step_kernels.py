@@ -98,10 +98,9 @@ def look_for_nonfinite(
                 look(tl.load(words + ESTIMATE), start, left, found, tl.float32, BLOCK, False)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count", "is_captured"])
 def prepare(
-    rows, count, facts, clock, drift, found, overflow, scale, norm, unclip, IS_CAPTURED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    rows, count, facts, clock, drift, found, overflow, scale, norm, unclip, is_captured, BLOCK: tl.constexpr
 ):  # fmt: skip
     """What a step must know and only the device can: whether it is dropped, its number, the loss scale, clipping.
 
@@ -118,7 +117,8 @@ def prepare(
         scale: GradScaler's loss scale, or 1.
         norm: of all gradients, or 0.
         unclip: what undoes the user's clipping, or 1.
-        IS_CAPTURED: whether a CUDA graph has captured a step, so that the number in the table stays.
+        is_captured: 1 if a CUDA graph has captured a step, so that the number in the table stays; else 0. See
+            `sample_kernels.make_keys`.
         BLOCK: rows of a program.
     """
     is_dropped = (tl.load(found) != 0) | (tl.load(overflow) > 0.0)
@@ -151,9 +151,8 @@ def prepare(
         tl.store(out + KEEP_WEIGHT, keep.to(tl.float32), mask=exists)
         clip = tl.load(its + MAX_NORM, mask=exists, other=0.0) / total
         tl.store(out + CLIP, tl.where(clip < 1.0, clip, 1.0).to(tl.float32), mask=exists)
-        after = before - (takes_part & is_dropped).to(tl.int32)
-        if IS_CAPTURED:
-            after += takes_part.to(tl.int32)
+        after = before - (takes_part & is_dropped).to(tl.int32) + is_captured * takes_part.to(tl.int32)
+        tl.debug_barrier()  # several threads read an element, and one of them replaces it
         tl.store(drift + row, after, mask=exists)
     tl.store(clock, unscale)
     tl.store(clock + 1, tl.load(unclip))

@@ -249,7 +249,7 @@ class TritonPlan:
         scale, unclip = (self._one if each is None else each for each in (given.scale, given.unclip))
         self._launcher.run_once(
             step_kernels.prepare, self._step_rows.tensor, len(self.members), self._facts.tensor, self._clock,
-            self._count.drift, self._found, overflow, scale, norm, unclip, IS_CAPTURED=self._count.is_captured,
+            self._count.drift, self._found, overflow, scale, norm, unclip, int(self._count.is_captured),
         )  # fmt: skip
 
     @property
