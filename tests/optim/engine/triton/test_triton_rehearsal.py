@@ -5,6 +5,7 @@ waited for the device. PyTorch's fake tensors say that they are on a GPU, and sh
 """
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,6 +140,18 @@ def test_whether_a_cuda_graph_is_captured(device: str, is_capturing: bool, monke
             capturing.refuse(torch.device(device), "because")
     else:
         capturing.refuse(torch.device(device), "because")
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+def test_a_program_has_as_many_threads_whatever_a_warp_is(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Radeon has ROCm and warps of 32 threads."""
+    from varlearn.optim.engine.triton import launching, row_layout
+
+    properties = SimpleNamespace(warp_size=threads)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    launching.warp_size.cache_clear()
+    assert launching.options(launching.warp_size(torch.device("cuda:0")))["num_warps"] * threads == row_layout.THREADS
+    launching.warp_size.cache_clear()
 
 
 # Which engine a GPU gets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -28,7 +29,17 @@ def options(warp_size: int) -> dict[str, Any]:
     return {"num_warps": THREADS // warp_size, "enable_fp_fusion": False}
 
 
-_OPTIONS = options(64 if torch.version.hip else 32)
+@functools.cache
+def warp_size(device: torch.device) -> int:
+    """Threads of a warp: 32 on GPUs of NVIDIA and on AMD's Radeon, 64 on AMD's Instinct.
+
+    >>> warp_size(torch.device("cpu"))
+    32
+    """
+    if device.type != "cuda":
+        return 32
+    usual = 64 if torch.version.hip else 32  # PyTorch did not always say
+    return getattr(torch.cuda.get_device_properties(device), "warp_size", usual)
 
 
 class Launcher:
@@ -58,12 +69,13 @@ class Launcher:
         blocks = self._blocks_of(tuple(positions))
         if len(blocks):
             with self._on_device():
-                kernel[(len(blocks),)](rows.tensor, blocks, *tables, **constants, BLOCK=BLOCK, **_OPTIONS)
+                how = options(warp_size(self._device))
+                kernel[(len(blocks),)](rows.tensor, blocks, *tables, **constants, BLOCK=BLOCK, **how)
 
     def run_once(self, kernel: Any, *tables: Any, **constants: Any) -> None:
         """Launch a kernel in one program: it finds out what only the device knows."""
         with self._on_device():
-            kernel[(1,)](*tables, **constants, BLOCK=_PREPARED, **_OPTIONS)
+            kernel[(1,)](*tables, **constants, BLOCK=_PREPARED, **options(warp_size(self._device)))
 
     def _blocks_of(self, positions: tuple[int, ...]) -> Tensor:
         """(row, number of the block in it) of all blocks of some rows, int32, on the device."""
