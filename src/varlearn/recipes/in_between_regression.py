@@ -9,10 +9,14 @@ from varlearn.recipes.scales import Scale, short_ivon
 from varlearn.train.config import Data, Evaluate, Model, Run, Train
 
 EXAMPLES, BATCH, STEPS = 100, 20, 5_000
+SGD_STEPS = ("sgd", "mc-dropout", "swag", "sam", "laplace")  # methods that diverge here at their own learning rate
+SGD_LR = 0.01
 
 
 def in_between_run(method: str, scale: Scale = "small", seed: int = 0) -> Run:
-    """Regression with a gap: 5,000 steps of 20, with each method's own defaults; IVON takes `presets.short_run`.
+    """Regression with a gap: 5,000 steps of 20; IVON takes `presets.short_run`, the others have their own defaults.
+
+    Methods that take the steps of SGD have a learning rate of 0.01, AdamW has 0.003.
 
     Args:
         method: name of a method.
@@ -28,9 +32,11 @@ def in_between_run(method: str, scale: Scale = "small", seed: int = 0) -> Run:
         names = ("lr", "weight_decay", "beta1", "beta2", "ess", "hess_init", "clip_radius", "rescale_lr")
         optim = replace(optim, **{name: getattr(short, name) for name in names})
     if method == "laplace":
-        optim = replace(optim, layers="all", structure="full", lr=0.01)
-    if method == "sgd":
-        optim = replace(optim, lr=0.01)
+        optim = replace(optim, layers="all", structure="full")
+    if method in SGD_STEPS:
+        optim = replace(optim, lr=SGD_LR)
+    if method == "swag":
+        optim = replace(optim, collect_lr=SGD_LR / 5)  # as in the method's own settings
     if method == "adamw":
         optim = replace(optim, lr=0.003, beta2=0.999)
     return Run(

@@ -45,15 +45,15 @@ def measure(folder: Path) -> Values:
     x = grid[:, 0]
     inside = (x > GAP[0]) & (x < GAP[1])
     at_data = torch.stack([(x >= low) & (x <= high) for low, high in CLUSTERS]).any(0)
-    ratio = (weights[inside].mean() / weights[at_data].mean()).item() if weights.max() > 0 else None
+    gap, near = weights[inside].mean().item(), weights[at_data].mean().item()
     return {
         "x": x.tolist(),
         "mean": found.mean.flatten().tolist(),
         "std_of_weights": weights.tolist(),
         "std": total.tolist(),
-        "gap": weights[inside].mean().item(),
-        "at_data": weights[at_data].mean().item(),
-        "ratio": ratio,
+        "gap": gap,
+        "at_data": near,
+        "ratio": gap / near if near > 0.0 else None,
     }
 
 

@@ -79,7 +79,20 @@ def table_of(name: str, title: str, lines: Sequence[Line], note: str = "") -> Ta
 
 
 def plain(values: Mapping[str, Any]) -> Values:
-    """The same with infinity as words, as JSON wants it."""
+    """The same with NaN and infinity as words, as JSON wants it."""
     from varlearn.train.evaluate import finite
 
     return finite(dict(values))
+
+
+def as_numbers(value: Any) -> Any:
+    """What `plain` was given: the words for NaN and infinity are numbers again.
+
+    >>> as_numbers({"nll": "inf", "names": ["a"]})
+    {'nll': inf, 'names': ['a']}
+    """
+    if isinstance(value, dict):
+        return {key: as_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [as_numbers(item) for item in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from varlearn.files.checked_json import read_json, write_json
 from varlearn.recipes.jobs import line_jobs
-from varlearn.recipes.study import Measured, Study, plain
+from varlearn.recipes.study import Measured, Study, as_numbers, plain
 
 
 def measure_runs(study: Study, seeds: int, out: Path, say: Callable[[str], None]) -> list[Measured]:
@@ -29,10 +29,10 @@ def measure_runs(study: Study, seeds: int, out: Path, say: Callable[[str], None]
                 if not kept.exists():
                     say(f"measuring {job.out.name}")
                     write_json(kept, plain(study.measure(job.out)))
-                found.append(Measured(line, job.run.seed, read_json(kept)))
+                found.append(Measured(line, job.run.seed, as_numbers(read_json(kept))))
     rows = [
         {"data": one.line.data, "model": one.line.model, "method": one.line.method, "detail": one.line.detail,
-         "seed": one.seed, "values": one.values}
+         "seed": one.seed, "values": plain(one.values)}
         for one in found
     ]  # fmt: skip
     if rows:
