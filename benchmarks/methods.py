@@ -1,12 +1,13 @@
 """What methods cost beyond AdamW's step: squares of examples, collections, fits after training, and predictions.
 
-Methods that the library does not have (yet) are left out.
+Times are those of the processor, so that what other processes take of the core is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import process_time
 from typing import Any, NamedTuple
 
 import torch
@@ -87,7 +88,7 @@ def _squares(size: Size) -> list[Figure]:
         _VECTORIZED: partial(example_gradients, model, loss, inputs, targets),
         _ONE_BY_ONE: partial(_one_by_one, model, inputs, targets),
     }
-    timings = take_turns(turns, size.budget)
+    timings = take_turns(turns, size.budget, process_time)
     figures = _figures(SQUARES, timings, dict.fromkeys(turns, _PASS))
     beside = _figures(SQUARES, timings, {_VECTORIZED: _ONE_BY_ONE})[0]
     return [*figures, beside | {"contender": LOOP}]
@@ -109,7 +110,7 @@ def _one_by_one(model: nn.Module, inputs: Tensor, targets: Tensor) -> None:
 
 def _steps(size: Size) -> list[Figure]:
     turns = {name: partial(_step, training_of(name, size)) for name in METHODS}
-    timings = take_turns(turns, size.budget)
+    timings = take_turns(turns, size.budget, process_time)
     return _figures(STEP, timings, dict.fromkeys(turns, "adamw"))
 
 
@@ -119,13 +120,12 @@ def _step(training: Training) -> None:
 
 
 def _collection(size: Size) -> list[Figure]:
-    if "swag" not in METHODS:
-        return []
     training = training_of("swag", size)
     method: Any = training.method
     timings = take_turns(
         {"step": partial(_step, training), "collection": partial(method.collection.collect, training.model)},
         size.budget,
+        process_time,
     )
     epoch = Timings(
         {
@@ -137,8 +137,6 @@ def _collection(size: Size) -> list[Figure]:
 
 
 def _fit(size: Size) -> list[Figure]:
-    if "laplace" not in METHODS:
-        return []
     training = training_of("laplace", size._replace(batches=FIT_BATCHES * size.batches))
     batches = list(training.parts.plain)
     training.model.eval()
@@ -146,7 +144,7 @@ def _fit(size: Size) -> list[Figure]:
         "forward passes": partial(_forward, training, batches, 1),
         "fit": partial(training.method.finish, training, batches),
     }
-    return _figures(FIT, take_turns(turns, size.budget), {name: "forward passes" for name in turns})
+    return _figures(FIT, take_turns(turns, size.budget, process_time), {name: "forward passes" for name in turns})
 
 
 @torch.no_grad()
@@ -159,8 +157,6 @@ def _forward(training: Training, batches: list[Any], samples: int) -> None:
 def _predictions(size: Size) -> list[Figure]:
     figures: list[Figure] = []
     for name in PREDICTED:
-        if name not in METHODS:
-            continue
         training = training_of(name, size._replace(batches=2 * size.batches))
         for _ in range(2):
             _step(training)
@@ -170,13 +166,13 @@ def _predictions(size: Size) -> list[Figure]:
         predictor = training.method.predictor(training.method.finish(training, batches))
         training.model.eval()
         if isinstance(predictor, Dropout):
-            predictor.start(training.model)  # forward passes draw masks, too
+            predictor.start(training.model)  # so that the forward passes beside draw masks, too
         passes, predicted = f"{name}: forward passes", f"{name}: predict"
         turns: Mapping[str, Callable[[], object]] = {
             passes: partial(_forward, training, batches, size.samples),
             predicted: partial(predict, training.model, predictor, batches, size.samples, progress=False),
         }
-        timings = take_turns(turns, size.budget._replace(rounds=min(5, size.budget.rounds), seconds=20.0))
+        timings = take_turns(turns, size.budget._replace(rounds=min(5, size.budget.rounds), seconds=20.0), process_time)
         figures += _figures(PREDICTION, timings, {passes: passes, predicted: passes})
     return figures
 
@@ -201,8 +197,8 @@ PART = Part(
     title="methods beside AdamW's step and beside forward passes",
     columns=(
         Column("contender", "what"),
-        Column("ms_min", "ms, least", ".4g"),
-        Column("ms_median", "ms, median", ".4g"),
+        Column("ms_min", "processor ms, least", ".4g"),
+        Column("ms_median", "processor ms, median", ".4g"),
         Column("ratio", "x", ".4f", is_main=True),
         Column("beside", "of"),
         Column("rounds", "rounds", "d"),

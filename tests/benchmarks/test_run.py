@@ -126,6 +126,12 @@ def test_ratios_are_taken_within_rounds() -> None:
     assert timings.median_ms("other") == 2000.0
 
 
+def test_turns_are_timed_by_the_clock_that_is_given() -> None:
+    clock = iter([0.0, 3.0, 10.0, 14.0]).__next__
+    timings = timing.take_turns({"a": lambda: None}, timing.Budget(rounds=2, seconds=60.0, warmup=0), clock)
+    assert timings.seconds == {"a": [3.0, 4.0]}
+
+
 def test_garbage_collection_is_on_again_after_an_exception() -> None:
     def fail() -> None:
         if not gc.isenabled():
