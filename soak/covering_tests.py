@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from soak.fork_server import NO_LIMIT
 from soak.mutants import COMPONENTS, Mutant
 
 SECONDS = 60.0  # of tests for one mutant
@@ -54,7 +55,7 @@ class Recorder:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self._seen.clear()
-        began = time.perf_counter()
+        began = time.process_time()
         threading.settrace(self._enter)
         sys.settrace(self._enter)
         try:
@@ -62,7 +63,7 @@ class Recorder:
         finally:
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
-        self.seconds[item.nodeid] = time.perf_counter() - began
+        self.seconds[item.nodeid] = time.process_time() - began
         for place in self._seen:
             self.lines[place].append(item.nodeid)
 
@@ -159,7 +160,8 @@ def main(out: Path) -> None:
     """Run the tests and write the file."""
     recorder = Recorder(Path.cwd().resolve())
     ignored = f"--ignore={_SEVERAL_PROCESSES}"
-    code = pytest.main([*_folders(), ignored, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"], plugins=[recorder])
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *NO_LIMIT]
+    code = pytest.main([*_folders(), ignored, *options], plugins=[recorder])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # interrupted: what is recorded is not all
         sys.exit(int(code))
     unfinished = out.with_suffix(".tmp")

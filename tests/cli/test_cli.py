@@ -79,7 +79,7 @@ def test_help_lists_the_commands_and_exit_codes(capsys: pytest.CaptureFixture[st
 )
 def test_help_and_wrong_words_do_not_wait_for_torch(words: list[str]) -> None:
     code = "import sys; from varlearn.cli import main; main(sys.argv[1:]); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code, *words], capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code, *words], capture_output=True, timeout=600).returncode == 0
 
 
 def test_help_is_as_wide_as_the_screen_is_now(
@@ -101,7 +101,7 @@ main(["--help"])
 loaded = [name for name in sys.modules if name in ("varlearn.train", "varlearn.recipes", "varlearn.data", "matplotlib")]
 assert loaded == [], loaded
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 
@@ -145,7 +145,7 @@ def test_a_reader_that_goes_away_is_no_error(words: list[str]) -> None:
     process = start(*words, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 141, err
     assert "Traceback" not in err
     assert "BrokenPipe" not in err
@@ -157,11 +157,11 @@ def test_a_stopped_run_is_resumed_to_the_bits_of_a_whole_one(number: signal.Sign
     settings += ["--evaluate.samples", "2", "--model.hidden", "8", "--train.log_every", "100", "--quiet"]
     stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     process = start("train", "digits-ivon", *settings, "--out", str(stopped), stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not any((stopped / "checkpoint").glob("*")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)
-    err = process.communicate(timeout=120)[1]
+    err = process.communicate(timeout=600)[1]
     if number == signal.SIGINT:
         assert process.returncode == 130, err
         assert "--resume" in err

@@ -88,15 +88,15 @@ def test_ctrl_c_and_going_on(merges: Path, tmp_path: Path) -> None:
         "0.1",
     ]
     before = [*command, "--out", str(tmp_path / "whole")]
-    subprocess.run(before, check=True, timeout=300)
+    subprocess.run(before, check=True, timeout=600)
     with subprocess.Popen([*command, "--out", str(tmp_path / "out")], stderr=subprocess.PIPE, text=True) as process:
         while not (tmp_path / "out" / "progress.json").exists():
             time.sleep(0.01)
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=600)
     assert (process.returncode, "the same command goes on from here" in err) == (130, True)
-    subprocess.run([*command, "--out", str(tmp_path / "out")], check=True, timeout=300)
+    subprocess.run([*command, "--out", str(tmp_path / "out")], check=True, timeout=600)
     for split in ("train", "test"):
         one, two = (np.fromfile(tmp_path / folder / f"{split}.bin", dtype="<u2") for folder in ("whole", "out"))
         assert np.array_equal(one, two)

@@ -63,7 +63,7 @@ def test_two_processes_of_torchrun_write_one_run_and_one_of_them_talks(tmp_path:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "varlearn"]
     words = ["train", "digits-ivon", *TINY, *more, "--out", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("run recipe=digits-ivon") == 1
     assert done.stdout.count("at the mean") == (2 if more else 1)  # a table for each split

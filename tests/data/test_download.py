@@ -26,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/stuck":
             self.wfile.write(CONTENT[:1000])
             self.wfile.flush()
-            self.server.released.wait(5)  # type: ignore[attr-defined]
+            self.server.released.wait(60)  # type: ignore[attr-defined]
         self.wfile.write(CONTENT[:100_000] if self.path == "/cut" else CONTENT)
 
     def log_message(self, *_: object) -> None:

@@ -65,7 +65,7 @@ def test_the_next_batch_is_decoded_meanwhile(photographs: Examples, monkeypatch:
     monkeypatch.setattr(ImageFiles, "one", one)
     batches = iter(Batches(photographs, 2))
     next(batches)
-    assert fourth.wait(30)
+    assert fourth.wait(120)
     assert sorted(started) == [0, 1, 2, 3]
 
 

@@ -23,7 +23,7 @@ def both(folder: Path, *scenarios: str) -> list[list[dict[str, Any]]]:
     """What the two processes found in each scenario."""
     command = [sys.executable, "-m", "tests.fitting.fit_ranks", str(folder), *scenarios]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return [[torch.load(folder / f"{scenario}-{rank}") for rank in range(2)] for scenario in scenarios]
 

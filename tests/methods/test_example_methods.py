@@ -143,7 +143,7 @@ def test_two_processes_train_it_together(name: str, tmp_path: Path) -> None:
     words = ["-m", "tests.methods.command", "train", f"digits-{name}", *FLAGS, "--out", str(tmp_path / "x")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*launcher, *words], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
+        [*launcher, *words], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert type(posterior.load(tmp_path / "x" / "posterior.safetensors")) is POSTERIORS[name]

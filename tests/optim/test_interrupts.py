@@ -130,7 +130,7 @@ def is_locked(opt: IVON) -> bool:
 
     thread = threading.Thread(target=enter, daemon=True)
     thread.start()
-    thread.join(timeout=2.0)
+    thread.join(timeout=60.0)
     return thread.is_alive()
 
 

@@ -122,7 +122,7 @@ for name in {list(POSTERIORS)!r}:
 """
     for name, q in POSTERIORS.items():
         posterior.save(q, tmp_path / name)
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
     for name, q in POSTERIORS.items():
         found = predict(net, q, BATCHES, samples=5, seed=2, progress=False).log_probs
         assert torch.equal(torch.load(tmp_path / f"{name}.out"), found), name

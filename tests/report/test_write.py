@@ -143,7 +143,7 @@ sys.meta_path.insert(0, Missing())
 from varlearn.report import write_report
 write_report([sys.argv[1]], sys.argv[2])
 """
-    subprocess.run([sys.executable, "-c", code, str(folder), str(tmp_path)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code, str(folder), str(tmp_path)], check=True, timeout=600)
     assert (tmp_path / "report.html").exists()
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the campaign fo
 def test_promises_are_kept(part: str, count: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "soak.run", "--only", part, "--count", str(count), "--out", str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, cwd=results.REPO, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=results.REPO, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     found = results.read(tmp_path, part)
     assert found is not None

@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "scenarios.json").write_text(json.dumps(scenarios))
     command = [sys.executable, "-m", "tests.train.ranks", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -169,11 +169,11 @@ def test_alone() -> None:
 
 def test_a_restarted_group_does_not_meet_the_killed_processes() -> None:
     command = [sys.executable, "-m", "tests.train.restarts"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600)
     assert json.loads(done.stdout) == [[[0, 2], [1, 2]]] * 3, done.stderr
 
 
 def test_a_group_can_be_left_while_ddp_lives() -> None:
     command = [sys.executable, "-m", "tests.train.leaving"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=600)
     assert json.loads(done.stdout) == [40, 40], done.stderr

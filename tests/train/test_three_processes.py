@@ -23,7 +23,7 @@ def test_a_resumed_run_of_three_processes_is_bitwise_the_uninterrupted_one(metho
     (tmp_path / "scenarios.json").write_text(json.dumps(scenarios))
     command = [sys.executable, "-m", "tests.train.ranks", str(tmp_path)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "codes.json").read_text()) == [[0, 0, 0], [143, 143, 143], [0, 0, 0]]
     straight, stopped = result(tmp_path / "straight"), result(tmp_path / "stopped")

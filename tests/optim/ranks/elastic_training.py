@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     if restarts and os.environ["RANK"] == "1":
         time.sleep(1.0)  # so that the other rank meets what the first start left in the store, if it can
-    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=240))
     rank, world = dist.get_rank(), dist.get_world_size()
     net, opt = build(world)
     saved = [int(path.parent.name) for path in folder.glob("*/.metadata")]  # written last, so the checkpoint is whole

@@ -13,6 +13,7 @@ from tests.reference.algorithm1 import Algorithm1, Settings
 from varlearn.optim.ranks import rank_agreement
 
 Ranks = list[dict[str, Any]]
+LONELY = 6.0  # seconds after which a rank without company gives up; on a busy machine the ranks must meet in this time
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,7 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> list[Ranks]:
     worlds = [
         World(2, ddp_cases.all_cases),
         World(3, ddp_cases.few_cases),
-        World(2, ddp_cases.lonely_step, timeout=2.0),
+        World(2, ddp_cases.lonely_step, timeout=LONELY),
     ]
     return run(worlds, Path(tmp_path_factory.mktemp("ddp")))
 
@@ -129,7 +130,7 @@ def test_guards_refuse_on_every_rank(worlds: list[Ranks], name: str, message: st
 
 def test_a_rank_that_is_left_alone_gets_an_error_after_the_time_out(worlds: list[Ranks]) -> None:
     waited = worlds[2][0]
-    assert 1.0 < waited["seconds"] < 5.5
+    assert 0.5 * LONELY < waited["seconds"] < 10.0 * LONELY  # other groups here wait for minutes
     assert "rank 0 waited in step() for the other ranks" in waited["error"]
     assert "Join([model, optimizer])" in waited["error"]
 

@@ -19,7 +19,7 @@ def test_a_killed_rank_is_restarted_and_the_run_ends_bitwise_the_same(tmp_path: 
     command += ["-m", "tests.optim.ranks.elastic_training", str(tmp_path)]
     # A store of its own for each start, as docs/scaling.md says: else gloo may meet the address of the killed rank.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-    subprocess.run(command, cwd=REPO, env=environment, check=True, timeout=240)
+    subprocess.run(command, cwd=REPO, env=environment, check=True, timeout=600)
     found = torch.load(tmp_path / "result.pt", weights_only=False)
     assert (found["restarts"], found["start"], found["draws"]) == (1, 3, [5, 5])
     resumed, straight = found["resumed"], found["straight"]

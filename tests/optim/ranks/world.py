@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-DEADLINE = 280.0  # seconds for everything; a deadlock ends the processes instead of hanging the suite
+DEADLINE = 840.0  # seconds for everything; a deadlock ends the processes instead of hanging the suite
 
 
 class World(NamedTuple):
@@ -18,7 +18,7 @@ class World(NamedTuple):
 
     size: int
     work: Callable[[int, Path], dict[str, Any]]
-    timeout: float = 60.0
+    timeout: float = 240.0
 
 
 def run(worlds: list[World], folder: Path) -> list[list[dict[str, Any]]]:
@@ -35,6 +35,7 @@ def run(worlds: list[World], folder: Path) -> list[list[dict[str, Any]]]:
         for process in context.processes:
             if process is not None and process.is_alive():
                 process.kill()
+                process.join()
     return [
         [torch.load(folder / f"{number}-{rank}.pt", weights_only=False) for rank in range(world.size)]
         for number, world in enumerate(worlds)

@@ -226,7 +226,7 @@ def test_eval_again_leaves_the_sample_of_another_thread_alone(monkeypatch: pytes
     def slowly(members: Sequence[Member]) -> list[Plan]:
         if threading.current_thread() is evaluating:
             begun.set()
-            go_on.wait(10.0)
+            assert go_on.wait(60.0)
         return plans(members)
 
     def evaluate() -> None:
@@ -236,7 +236,7 @@ def test_eval_again_leaves_the_sample_of_another_thread_alone(monkeypatch: pytes
     evaluating = threading.Thread(target=evaluate)
     monkeypatch.setattr(opt._members, "plans", slowly)
     evaluating.start()
-    begun.wait(10.0)
+    assert begun.wait(60.0)
     opt.eval()  # the other thread is about to write its sample
     go_on.set()
     evaluating.join()

@@ -11,8 +11,8 @@ from varlearn.optim.sampling.thread_lock import ThreadLock
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for another thread, at most ten seconds."""
-    deadline = time.monotonic() + 10.0
+    """Wait for another thread, at most a minute."""
+    deadline = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(1e-3)
