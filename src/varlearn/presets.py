@@ -2,7 +2,7 @@
 
     opt = IVON(model.parameters(), **presets.resnet(n=50_000))
 
-A preset is a plain dict; replace what you like: `presets.resnet(n) | {"lr": 0.1}`. For a run that nobody has tuned,
+A preset is a plain dict; replace what you like: `presets.resnet(n) | {"lr": 0.1}`. For a run without tuning,
 `VAdamW.for_loader` is the better choice: see docs/tuning.md.
 """
 

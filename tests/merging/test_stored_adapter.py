@@ -116,7 +116,7 @@ def test_the_variance_of_a_product_is_that_of_its_samples() -> None:
     [
         ({"use_rslora": True}, "use_rslora=true, rank-stabilized LoRA"),
         ({"use_dora": True}, "use_dora=true, DoRA"),
-        ({"lora_bias": True, "bias": "none"}, "lora_bias=true, biases of its own"),
+        ({"lora_bias": True, "bias": "none"}, "lora_bias=true, trained biases"),
         ({"rank_pattern": {"first": 4}}, "has a rank_pattern"),
         ({"modules_to_save": ["second"]}, "also trains biases or whole modules"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights='pissa', which changed the base's weights"),

@@ -88,7 +88,7 @@ def merge(
 def asked_recipe(
     recipe: Path | None, base: Path | None, model: list[Path] | None, weight: list[float] | None
 ) -> MergeRecipe:
-    """The recipe of the file, with base, models and weights of the flags in place of its own."""
+    """The recipe of the file, with base, models and weights of the flags in place of those in the file."""
     from varlearn.merging.merge_checks import checked_weights
     from varlearn.merging.merge_recipe import MergeRecipe, Source, read_recipe
 

@@ -23,7 +23,7 @@ _NAMES_IN_KEY = 100  # more are refused before they are read
 
 
 class Unset:
-    """The value of a flag that was not given; None is a value of its own, as in `--data.subset none`."""
+    """The value of a flag that was not given; None is a value that can be given: `--data.subset none`."""
 
     def __repr__(self) -> str:
         return "unset"

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from varlearn.advice import Finding
 
-WIDE = 160  # columns where nobody says how many there are: a pipe or a file
+WIDE = 160  # columns of an output without a width: a pipe or a file
 
 
 class Screen(Console):
@@ -46,7 +46,7 @@ def show_findings(found: Iterable[Finding]) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", numbers: int = 0) -> None:
-    """Print a table; where it is wider than the screen, each row as lines of its own.
+    """Print a table; where it is wider than the screen, each row as several lines.
 
     Args:
         columns: their names.

@@ -1,6 +1,6 @@
 """Standard normal noise as a function: a key and a position decide each number.
 
-A stream of random numbers has a state that must be saved, is consumed by whoever reads it, and can only be produced in
+A stream of random numbers has a state that must be saved, is consumed by every reader, and can only be produced in
 order. A function has none of these troubles: a resumed run draws what the uninterrupted run would have drawn, a
 regenerated sample equals the first one, a shard computes its own part, and PyTorch's global generator is never touched.
 

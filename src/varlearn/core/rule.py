@@ -14,12 +14,12 @@ class Rule(NamedTuple):
     """An update rule as functions on tensors of one shape. It knows nothing of parameters, samples or memory.
 
     Attributes:
-        name: under which an engine with a kernel of its own finds that kernel.
+        name: under which an engine with kernels finds those of this rule.
         state: the state tensors beside the mean, in the order in which `step` takes them.
         initial: state tensor -> the hyperparameter that it starts at. The others start at 0.
         curvature: the one of them that sigma is made of: sigma = 1 / sqrt(ess (curvature + weight_decay)).
-        std: (curvature, ess, weight_decay) -> sigma. The last two are numbers; tensors where parameters with scales of
-            their own are computed together.
+        std: (curvature, ess, weight_decay) -> sigma. The last two are numbers, or tensors where parameters with
+            different scales are computed together.
         estimate: (approximation, grad, curvature, epsilon, ess, weight_decay) -> hhat of one sample. `epsilon` makes
             the standard normals of the sample when it is called; not every approximation needs them.
         has_products: whether hhat is a product with the noise, so that several samples need the mean of products.

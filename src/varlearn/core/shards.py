@@ -118,7 +118,7 @@ def normal_like(tensor: Tensor, key: int, dtype: torch.dtype) -> Tensor:
 
 
 def _dense_strides(tensor: Tensor) -> tuple[int, ...]:
-    """The tensor's strides as they are in a dense copy of it: numbers go from 0 to its size."""
+    """The strides of a dense copy of the tensor: they number its elements from 0 to its size."""
     return tuple(torch.empty_strided(tensor.shape, tensor.stride(), device="meta").clone().stride())
 
 
@@ -169,7 +169,7 @@ def reshard(model: nn.Module | None = None) -> None:
     """Make FSDP2's modules gather their weights anew: after a forward without backward, a root keeps those it has.
 
     Args:
-        model: whose modules; None for all there are.
+        model: its modules are resharded; None for all modules of the process.
     """
     if "torch.distributed.fsdp" not in sys.modules:
         return

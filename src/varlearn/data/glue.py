@@ -2,7 +2,7 @@
 
 GLUE keeps the labels of its test splits, so the split "dev" is what one tests on; it goes by the name "test" as well,
 except where labelled test data are public (MRPC, STS-B). CoLA's "dev" has both of its parts, as in GLUE. MRPC has a
-module of its own. Prepared forms: `text/TASK_{train,dev}.tsv.xz` (label, text, second text).
+separate module. Prepared forms: `text/TASK_{train,dev}.tsv.xz` (label, text, second text).
 """
 
 from __future__ import annotations

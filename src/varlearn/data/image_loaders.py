@@ -1,4 +1,4 @@
-"""Who decodes stored images: threads of this process, or processes of their own.
+"""What decodes stored images: threads of this process, or separate processes.
 
 Threads are enough for one or two processors, and begin at once. With more, they would wait for the interpreter. The
 environment variable VARLEARN_LOADERS sets the number of processes; 0 asks for threads. The images are the same.

@@ -154,7 +154,7 @@ def options_of(name: str) -> tuple[str, ...]:
 
 
 def texts(name: str, split: str, root: Path | str | None = None) -> Texts:
-    """The texts of a set as they are, for a tokenizer of one's own.
+    """The unencoded texts of a set, for your own tokenizer.
 
     Args:
         name: of a set of labelled texts, e.g. "sst2".

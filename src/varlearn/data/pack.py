@@ -1,6 +1,6 @@
 """Parts of image sets at 32x32 pixels, for out-of-distribution tests where the whole sets are not at hand.
 
-Prepared form alone: `ood32/NAME_NN.webp` and `ood32/labels.npz`. They are sets of their own, with names that end in
+Prepared form alone: `ood32/NAME_NN.webp` and `ood32/labels.npz`. They are separate sets, with names that end in
 "-pack": none stands in for the set that it was taken from. Each is normalised with its own statistics.
 """
 

@@ -8,7 +8,7 @@ import torch
 
 
 def generator(*parts: int | str) -> torch.Generator:
-    """A generator of its own, decided by the parts alone: seed, purpose, epoch. The global one is not touched.
+    """A new generator, decided by the parts alone: seed, purpose, epoch. The global one is not touched.
 
     >>> a, b = generator(0, "order", 1), generator(0, "order", 1)
     >>> torch.equal(torch.rand(3, generator=a), torch.rand(3, generator=b))

@@ -46,7 +46,7 @@ def synthetic(name: str, n: int, seed: int = 0) -> Examples:
 
 
 def _images(facts: ImageSet, n: int, task: torch.Generator, source: torch.Generator) -> Examples:
-    """Each class is a blurred pattern of its own; each image is its class's pattern in noise."""
+    """Each class has its own blurred pattern; each image is its class's pattern in noise."""
     channels, height, width = facts.shape
     coarse = torch.rand(len(facts.classes), channels, 4, 4, generator=task)
     patterns = F.interpolate(coarse, size=(height, width), mode="bilinear")
@@ -57,7 +57,7 @@ def _images(facts: ImageSet, n: int, task: torch.Generator, source: torch.Genera
 
 
 def _texts(classes: tuple[str, ...], n: int, task: torch.Generator, source: torch.Generator) -> Examples:
-    """Each class has 20 words of its own, which are every second word of its texts. Without classes, a score 0 .. 5."""
+    """Each class has its own 20 words, which are every second word of its texts. Without classes, a score 0 .. 5."""
     groups = len(classes) or 6
     own = torch.randint(3, _VOCAB, (groups, 20), generator=task)
     labels = torch.randint(groups, (n,), generator=source)

@@ -25,7 +25,7 @@ def locked(path: Path, message: str) -> Iterator[None]:
         message: of the error.
 
     Raises:
-        BusyError: another process has the lock. Where the system has no locks, nobody is kept out.
+        BusyError: another process has the lock. Where the system has no locks, this is never raised.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder, ".lock"), "busy"):

@@ -84,7 +84,7 @@ def input_grams(model: nn.Module, loader: Iterable[Any]) -> Params:
     ]
     if not handles:
         raise ValueError(
-            "the model has no nn.Linear with weights of its own, whose inputs RegMean needs; use another method"
+            "the model has no nn.Linear with its own weights, whose inputs RegMean needs; use another method"
         )
     try:
         for batch in loader:

@@ -25,7 +25,7 @@ _PREFIX = "base_model.model."
 _REFUSED = {
     "use_rslora": "rank-stabilized LoRA, whose factor is alpha / sqrt(r)",
     "use_dora": "DoRA, whose norm is no part of B A",
-    "lora_bias": "biases of its own",
+    "lora_bias": "trained biases",
     "fan_in_fan_out": "transposed weights",
 }
 """Settings of PEFT under which a product B A with the factor alpha / r is not what the adapter adds."""

@@ -163,7 +163,7 @@ def _from_posterior(file: TensorFile) -> StoredModel:
     header = read_header(file.path, file.metadata[KEY])
     part = {kind: _part(file, kind) for kind in ("mean", "fixed", "hess")}
     if not part["mean"]:
-        raise ValueError(f"{file.path} is a {header.kind} without a mean of its own; give its components one by one")
+        raise ValueError(f"{file.path} is a {header.kind} without a single mean; give its components one by one")
     weights = StoredTensors(part["mean"] | part["fixed"], header.tied)
     hess = StoredTensors(part["hess"], header.tied) if part["hess"] else None
     return StoredModel(file.path, weights, file.path, hess, header.origin, None, frozenset(part["fixed"]))

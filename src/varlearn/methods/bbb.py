@@ -1,4 +1,4 @@
-"""Bayes by backprop (Blundell et al., 2015), as it is meant and as the paper's comparison ran it."""
+"""Bayes by backprop (Blundell et al., 2015): the evidence lower bound, and the variant of the paper's comparison."""
 
 from __future__ import annotations
 

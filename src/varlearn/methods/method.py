@@ -48,7 +48,7 @@ class Facts:
 
 
 class Training(Protocol):
-    """What a method sees of the run that it takes part in.
+    """What a method sees of its run.
 
     Attributes:
         model: the network, on its device.

@@ -47,7 +47,7 @@ class BSAM(DampedVariational):
         nonfinite: what a NaN or infinite gradient does to `step()`: "skip" it, or "raise".
         max_grad_norm: clip the second gradient to this norm.
         foreach: True for the engine of few large tensor operations; None decides.
-        fused: True for the engine with kernels of its own, for rules that have one; None decides.
+        fused: True for an engine with compiled kernels; this rule has none yet. None decides.
         maximize: ascend instead of descend.
 
     >>> weight = torch.nn.Parameter(torch.tensor([2.0]))

@@ -56,13 +56,13 @@ class IVON(VariationalOptimizer):
         memory: "fast" keeps a copy of the mean while a sample is in; "lean" saves it and recovers the mean by
             subtracting the noise, an ulp off.
         foreach: True for the engine of few large tensor operations; None decides by device.
-        fused: True for the engine with kernels of its own; None decides by device and compiler. Both False: the plain
+        fused: True for the engine with compiled kernels; None decides by device and compiler. Both False: the plain
             loop.
         maximize: ascend instead of descend.
         beta1: instead of `betas`.
         beta2: instead of `betas`.
         sync: ivon-opt's switch for averaging over ranks. It changes nothing: DistributedDataParallel averages, and
-            `step()` raises on every rank where nobody has averaged.
+            `step()` raises on every rank if the gradients were not averaged.
 
     >>> weight = torch.nn.Parameter(torch.tensor([2.0]))
     >>> opt = IVON([weight], lr=0.5, ess=100.0, betas=(0.9, 0.99), weight_decay=0.0, seed=0)

@@ -37,7 +37,7 @@ class IVON2021(DampedVariational):
         max_grad_norm: clip ghat to this norm, and leave hhat alone.
         memory: "fast" keeps a copy of the mean while a sample is in; "lean" recovers it.
         foreach: True for the engine of few large tensor operations; None decides.
-        fused: True for the engine with kernels of its own, for rules that have one; None decides.
+        fused: True for an engine with compiled kernels; this rule has none yet. None decides.
         maximize: ascend instead of descend.
 
     >>> import torch

@@ -96,7 +96,7 @@ def parameter_groups(
         passes: of the whole run over the data, if known.
         pretrained: whether the weights come from another run.
         width: one for all parameters in place of `prior_widths`.
-        matrices_only: parameters of less than two dimensions get groups of their own, without weight decay.
+        matrices_only: parameters of less than two dimensions get separate groups, without weight decay.
 
     >>> [group["prior_width"] for group in parameter_groups(nn.Linear(2, 2))]
     [1.0]
@@ -141,7 +141,7 @@ def _embeddings(model: nn.Module) -> set[int]:
 
 
 def measure(members: Sequence[Member], again: bool = False) -> None:
-    """Write "prior_std", s, into the states that lack it: w times the root mean square of the weights as they are.
+    """Write "prior_std", s, into the states that lack it: w times the root mean square of the present weights.
 
     A vector takes the size of the matrix before it, because biases start at 0 and gains at 1; without any matrix, that
     of the largest vector. The first size is kept as "prior_rms". It stays a lower bound.

@@ -79,7 +79,7 @@ class SavedState(Optimizer):
         if "_weights" not in self.__dict__:
             self._start()
         super().__setstate__(attributes)
-        # PyTorch adds this default of its own optimizers, so a resumed run would save other groups than a fresh one.
+        # PyTorch adds this default for its optimizers. A resumed run would save other groups than a fresh one.
         self.defaults.pop("differentiable", None)
         for group in self.param_groups:
             for name, value in self.defaults.items():

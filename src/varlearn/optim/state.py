@@ -1,4 +1,4 @@
-"""A parameter's state: made at its first sample, in the dtype and memory order that the parameter asks for."""
+"""A parameter's state: made at its first sample, in the state's dtype and the parameter's memory order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refuse_missing_values(params: Iterable[Tensor]) -> None:
 
 
 def of(states: MutableMapping[Tensor, Any], param: Tensor, group: dict[str, Any], rule: Rule) -> dict[str, Any]:
-    """The parameter's state, made if it is not there, adapted if the model was cast or laid out anew since."""
+    """The parameter's state: made if missing, adapted if the model was cast or its memory order has changed."""
     state = states[param]
     adapt(state, param, group, rule)
     return state
@@ -58,7 +58,7 @@ def adapt(state: dict[str, Any], param: Tensor, group: dict[str, Any], rule: Rul
 
 
 def like(param: Tensor, value: Tensor) -> Tensor:
-    """A copy of `value` in the state's dtype, on the parameter's device, in its memory order and spread as it is."""
+    """A copy of `value` in the state's dtype, on the parameter's device, in its memory order, and sharded like it."""
     return torch.empty_like(param, dtype=state_dtype(param), requires_grad=False).copy_(placed_like(param, value))
 
 

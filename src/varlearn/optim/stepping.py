@@ -61,7 +61,7 @@ class Stepper:
         unclip: float | Tensor = 1.0,
         then: Callable[[], Sample | None] | None = None,
     ) -> Sample | None:
-        """Update mean and state, or drop the step and leave them as they are.
+        """Update mean and state, or drop the step and leave them unchanged.
 
         Args:
             average: the samples and their gradients.
@@ -123,7 +123,7 @@ class Stepper:
         return following
 
     def count_dropped(self, count: int) -> None:
-        """Take note of steps that an accelerator has dropped by itself."""
+        """Count steps that an accelerator has dropped without the host."""
         if count and not self.skipped:
             _log.warning("skipped %d step(s): NaN or infinite gradient", count)
         self.skipped += count
@@ -175,7 +175,7 @@ def _gather(average: SampleAverage, plans: Sequence[Plan]) -> Work:
 
 
 def _guarded(plans: Sequence[Plan], groups: Sequence[Group], average: SampleAverage) -> GuardedPlan | None:
-    """The plan, if it can find out by itself whether the step is to be dropped, and nothing else must be known first.
+    """The plan, if its device can decide whether to drop the step, and the host needs to know nothing before it.
 
     An error to raise, hhat that follows the gradient and other ranks' shards are known on the host.
     """

@@ -61,7 +61,7 @@ class VAdamW(VariationalOptimizer):
             does so too, but with GradScaler or several ranks it shrinks both.
         memory: "fast" keeps a copy of the mean while a sample is in; "lean" recovers it by subtracting the noise.
         foreach: True for the engine of few large tensor operations; None decides by device.
-        fused: True for the engine with kernels of its own; None decides by device and compiler.
+        fused: True for the engine with compiled kernels; None decides by device and compiler.
         maximize: ascend instead of descend.
 
     >>> import torch

@@ -20,7 +20,7 @@ class VOGN(DampedVariational):
     r"""Variational Online Gauss-Newton (Osawa et al., 2019), as Equation 2 of the paper has it.
 
     As `IVON`, it learns q = N(m, sigma^2) from gradients at samples. The curvature is the mean of the examples' squared
-    gradients, which take a vectorized backward pass of their own (`backward`), and damping gamma is added to h + delta
+    gradients, which take a separate vectorized backward pass (`backward`), and damping gamma is added to h + delta
     wherever it divides, so 1 / sigma^2 = lambda (h + delta + gamma)::
 
         opt = VOGN(model.parameters(), lr=0.02, ess=len(dataset))
@@ -52,7 +52,7 @@ class VOGN(DampedVariational):
         max_grad_norm: clip ghat to this norm, and leave hhat alone.
         memory: "fast" keeps a copy of the mean while a sample is in; "lean" recovers it.
         foreach: True for the engine of few large tensor operations; None decides.
-        fused: True for the engine with kernels of its own, for rules that have one; None decides.
+        fused: True for an engine with compiled kernels; this rule has none yet. None decides.
         maximize: ascend instead of descend.
 
     >>> import torch

@@ -211,7 +211,7 @@ class DiagGaussian:
         return self.at_temperature(self.temperature * checked_temperature(factor))
 
     def at_mean(self) -> Point:
-        """The mean as a posterior of its own, with the same fixed tensors: "IVON@mean".
+        """The mean as a `Point`, with the same fixed tensors: "IVON@mean".
 
         >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0)
         >>> q.at_mean().sample(seed=3)["w"].item()

@@ -126,7 +126,7 @@ class KroneckerGaussian:
         return replace(self, temperature=temperature)
 
     def at_mean(self) -> Point:
-        """The mean as a posterior of its own, with the same fixed tensors."""
+        """The mean as a `Point`, with the same fixed tensors."""
         return Point(self.mean, fixed=self.fixed, tied=self.tied)
 
     def state_dict(self, params: Params | None = None) -> Params:

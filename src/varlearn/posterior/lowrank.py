@@ -136,7 +136,7 @@ class LowRankGaussian:
         return replace(self, temperature=temperature)
 
     def at_mean(self) -> Point:
-        """The mean as a posterior of its own, with the same fixed tensors."""
+        """The mean as a `Point`, with the same fixed tensors."""
         return Point(self.mean, fixed=self.fixed, tied=self.tied)
 
     def state_dict(self, params: Params | None = None) -> Params:

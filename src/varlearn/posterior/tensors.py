@@ -10,7 +10,7 @@ from torch import Tensor
 
 from varlearn.types import Params
 
-LARGEST = torch.finfo(torch.float32).max  # torch raises an error of its own when a larger number meets a tensor
+LARGEST = torch.finfo(torch.float32).max  # with a larger number torch raises an error that names no tensor
 
 
 def check_names(what: str, values: Mapping[str, Any], mean: Mapping[str, Tensor], *, partial: bool = False) -> None:

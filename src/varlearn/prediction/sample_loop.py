@@ -135,7 +135,7 @@ def run(
     ):
         for number, part in enumerate(parts):
             reshard(model)
-            restore()  # a component without fixed tensors of its own takes the model's, not its predecessor's
+            restore()  # a component without fixed tensors takes the model's, not those of the component before it
             model.eval()
             part.sampler.start(model)
             for forward, count in _draws(part, model, request, number, len(parts)):

@@ -1,4 +1,4 @@
-"""A mixture of samplers: ensembles whose members are predicted in ways of their own, e.g. with dropout masks."""
+"""A mixture of samplers: ensembles whose members are predicted in different ways, e.g. with dropout masks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AtMean:
 
 @dataclass(frozen=True)
 class SamplerMixture:
-    """p(y | x) = sum_k w_k p_k(y | x), each p_k averaged over a posterior or a sampler of its own.
+    """p(y | x) = sum_k w_k p_k(y | x), each p_k averaged over its own posterior or sampler.
 
     `predict` takes the same number of draws from each part, as it does for a `Mixture`.
 

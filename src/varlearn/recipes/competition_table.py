@@ -19,7 +19,7 @@ from varlearn.recipes.text_classification import text
 from varlearn.train.config import Run
 
 MEMBERS = 6
-# Who takes part: method, members, and its row in the paper's table.
+# Method, members, and its row in the paper's table.
 ENTRIES = (
     ("ivon", MEMBERS, "6*ivon"),
     ("ivon-2021", MEMBERS, "6*ivon-2021"),

@@ -18,7 +18,7 @@ from varlearn.train import RunFolder, load_run_predictions
 SMALL_ESS = 1_000_000.0  # of the third panel; the bytes of the Brown corpus are 6 million
 NEEDS = (
     "The paper's: GPT-2 of 125M on OpenWebText, 100,000 steps on 8 GPUs (15 hours of AdamW), from openwebtext.txt. The "
-    "small scale takes 3M parameters on the Brown corpus, 1,000 steps. There panel (c) has a run of its own with "
+    "small scale takes 3M parameters on the Brown corpus, 1,000 steps. There panel (c) has a separate run with "
     "lambda 10^6: with the paper's 10^10 all samples are nearly the mean, and averaging cannot matter."
 )
 

@@ -32,7 +32,7 @@ class Axis:
         low: value at its beginning.
         high: value at its end; larger than `low`.
         log: whether it is logarithmic; both ends are then positive.
-        named: ticks with names of their own, in place of computed ones.
+        named: ticks with names, in place of computed ones.
 
     >>> axis = Axis("step", 0.0, 100.0)
     >>> axis.place(50.0), axis.ticks()
@@ -46,7 +46,7 @@ class Axis:
     named: tuple[tuple[float, str], ...] = ()
 
     def place(self, value: float) -> float:
-        """Where a value lies: 0 at the beginning, 1 at the end."""
+        """Where a value is on the axis: 0 at the beginning, 1 at the end."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)

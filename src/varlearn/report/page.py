@@ -75,7 +75,7 @@ def figure(title: str, body: str, caption: str, *, legend: str = "", width: str 
 
     Args:
         title: of the figure.
-        body: HTML of the drawing, which has a text alternative of its own.
+        body: HTML of the drawing, which includes its text alternative.
         caption: how to read it.
         legend: HTML, see `legend`.
         width: "all" for the whole width of the page, "double" for two columns.

@@ -71,12 +71,12 @@ def check_order(loader: Iterable[Any]) -> None:
     >>> check_order(DataLoader([1, 2], shuffle=True))
     Traceback (most recent call last):
     ...
-    ValueError: the loader shuffles, so nobody could tell which example a row is; use shuffle=False, or batches \
+    ValueError: the loader shuffles, so it is unknown which example a row is; use shuffle=False, or batches \
 (inputs, targets, ids)
     """
     if is_shuffled(loader):
         raise ValueError(
-            "the loader shuffles, so nobody could tell which example a row is; use shuffle=False, or batches "
+            "the loader shuffles, so it is unknown which example a row is; use shuffle=False, or batches "
             "(inputs, targets, ids)"
         )
 

@@ -1,4 +1,4 @@
-"""One process or several: who am I, and what do all of us agree on."""
+"""One process or several: the rank of this one, and what all of them agree on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what stands where, and whether a run may begin or go on in it."""
+"""The folder of a run: the names of its files, and whether a run may begin or continue in it."""
 
 from __future__ import annotations
 

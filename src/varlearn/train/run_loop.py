@@ -175,7 +175,7 @@ class RunLoop:
         self.count += 1
         if self.mine.world == 1:
             return stop.number if stop else 0  # it may have come during the update
-        return (number or signal.SIGTERM) if shared[1] > 0 else 0  # the same step for all, whoever was told
+        return (number or signal.SIGTERM) if shared[1] > 0 else 0  # all ranks stop at the same step
 
     def _measure(self, logger: Logger | None) -> None:
         """Write what is due at this step to the log, and keep the weights that are best on validation data."""

@@ -87,7 +87,7 @@ class Noise(NamedTuple):
         return self._replace(key=fold_in(self.key, member.index))
 
 
-# Id of a parameter group -> its noise. Where a parameter has a scale of its own, also id of the parameter -> its noise.
+# Id of a parameter group -> its noise. Id of a parameter -> its noise, where its scale is not that of its group.
 Noises = Mapping[int, Noise]
 
 

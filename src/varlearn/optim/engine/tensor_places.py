@@ -59,7 +59,7 @@ class TensorPlaces:
         )
 
     def moved(self) -> list[int]:
-        """Positions of the parameters whose memory is not the one that it was."""
+        """Positions of the parameters that are elsewhere in memory than before."""
         now = self._params_now()
         if now == self.params:
             return []

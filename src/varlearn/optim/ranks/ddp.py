@@ -28,7 +28,7 @@ _COMPARED = 8  # gradients that ranks with shared noise compare at a step, in tu
 
 
 def fingerprint(grads: Iterable[Tensor]) -> Tensor:
-    """A number that ranks have in common if, and as good as only if, they have the gradients in common.
+    """A number that is equal on ranks with equal gradients, and almost surely different on others.
 
     It is the sum of asinh(g): in a plain sum one huge entry would hide all others.
 
@@ -45,11 +45,11 @@ class LocalProducts:
 
     Attributes:
         flat: all products in one buffer, parameter after parameter, so that one reduction serves them all; then, for
-            each parameter, 1 if its gradient came by on this rank.
+            each parameter, 1 if backward made its gradient on this rank.
         views: parameter -> its part of `flat`, in its shape. Only where hhat is a product with the noise.
-        seen: parameters whose gradient came by.
+        seen: parameters whose gradient backward has made.
         fresh: parameters whose `p.grad` has gradients of this sample alone, and not of earlier ones.
-        fingerprint: of the gradients that came by.
+        fingerprint: of the gradients that backward has made.
     """
 
     def __init__(self, sample: Sample, members: Members) -> None:
@@ -72,7 +72,7 @@ class LocalProducts:
     def open(self) -> None:
         """Begin to collect: what accumulates in `p.grad`, and not what `torch.autograd.grad` returns."""
         for member in self._sample.members:
-            node = get_gradient_edge(member.param).node  # it lives as long as somebody holds it
+            node = get_gradient_edge(member.param).node  # a reference keeps it, and its hook, alive
             self._hooks.append((node, node.register_prehook(self._collector(member))))
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class LocalProducts:
         return self.flat.numel() * self.flat.element_size()
 
     def seen_anywhere(self, param: Tensor) -> bool:
-        """After `reduce`: whether the gradient of a parameter came by on one of the ranks."""
+        """After `reduce`: whether backward made the gradient of a parameter on one of the ranks."""
         return bool(self._marks[self._number[param]] > 0.0)
 
 
@@ -266,7 +266,7 @@ class SharedAverage(SampleAverage):
         self._place, self._device = place, device
 
     def finish(self) -> None:
-        """Raise where the ranks have drifted apart, or nobody has averaged their gradients."""
+        """Raise where the ranks are at different steps, or their gradients were not averaged."""
         grads = [grad for grad in self.gradients(list(self.grads)) if grad is not None]
         first = self._place.step * _COMPARED % max(1, len(grads))
         compared = (grads + grads)[first : first + min(_COMPARED, len(grads))]

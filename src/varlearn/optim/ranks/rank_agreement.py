@@ -107,14 +107,14 @@ def exchange(report: Report, device: torch.device) -> list[Report]:
 
 
 def _gather(mine: Tensor, where: str) -> list[list[float]]:
-    """The numbers of all ranks. The time-out of the process group ends a wait for one that is away."""
+    """The numbers of all ranks. The time-out of the process group ends the wait for a rank that does not answer."""
     ranks = [torch.zeros_like(mine) for _ in range(world_size())]
     try:
         dist.all_gather(ranks, mine)
     except RuntimeError as error:
         raise RuntimeError(
-            f"rank {rank()} waited in {where} for the other ranks, in vain ({error}); every rank must take the same "
-            "steps. Where some have fewer batches, train in `with Join([model, optimizer]):` of "
+            f"rank {rank()} waited in {where} for other ranks that did not come ({error}); every rank must take the "
+            "same steps. Where some have fewer batches, train in `with Join([model, optimizer]):` of "
             "torch.distributed.algorithms"
         ) from error
     return torch.stack(ranks).tolist()

@@ -1,1 +1,1 @@
-"""Samples in the weights: which parameters take part, the mean kept safe, averages over samples."""
+"""Samples in the weights: which parameters are sampled, how the mean is kept, averages over samples."""

@@ -222,7 +222,7 @@ class SamplingBlocks(Ranked, SavedState):
         self._catch_up()
         members = self._members.find(self.param_groups, self.state)
         self._guard.watch([member.param for member in members])
-        if train or self._has_shards():  # one rank alone may evaluate a model of its own
+        if train or self._has_shards():  # a single rank may evaluate a model that it alone has
             self._agree()
         noises = self._noises(members, train)
         self._eval_draws += not train

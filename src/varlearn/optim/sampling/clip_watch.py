@@ -66,9 +66,10 @@ class ClipWatch:
             self.note(param)
 
     def factor(self) -> float | Tensor:
-        """What undoes the clipping since the last backward: 1 without clipping. The next step starts anew.
+        """What undoes the clipping since the last backward: 1 without clipping. What was noted is then forgotten.
 
-        The first watched gradient that is not zero decides. The result is a tensor, so that nobody waits for a device.
+        The first watched gradient that is not zero decides. The result is a tensor, so that the host need not wait for
+        a device.
         """
         seen, self._seen = self._seen, {}
         if self._are_as_before(seen):

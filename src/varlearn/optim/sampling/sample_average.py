@@ -168,7 +168,7 @@ class SampleAverage:
     def change(self, param: Tensor, grad: Tensor) -> Tensor | None:
         """By which factors the user scaled the mean gradient since it was captured (unscaling, clipping); None for 1.
 
-        hhat of one sample is made from `p.grad` at `step()` and follows it by itself; a mean of products must be told.
+        hhat of one sample is made from `p.grad` at `step()`, so it is scaled with it; a mean of products is not.
         """
         captured = self._captured.pop(param, None)
         if captured is None or torch.equal(captured, grad):

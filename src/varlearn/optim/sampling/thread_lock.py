@@ -10,10 +10,10 @@ class ThreadLock:
     """A re-entrant lock with named holders that serves threads in the order in which they asked.
 
     The weights of a model are shared, so a second thread that asks for a sample waits until the first has put the mean
-    back. `threading.RLock` is not enough. It counts its holders, so an interrupt at the wrong moment would lock
-    everyone out; here a holder that leaves twice leaves once. It must be released by the thread that took it, but some
-    frameworks leave a block in another worker thread. And it is not fair: threads that evaluate without a pause would
-    keep the training thread waiting for ever.
+    back. `threading.RLock` is not enough, for three reasons. It counts its holders, so after an interrupt at the wrong
+    moment it would stay locked; here a holder that leaves twice leaves once. It must be released by the thread that
+    took it, but some frameworks leave a block in another worker thread. And it is not fair: threads that evaluate
+    without a pause would keep the training thread waiting forever.
 
     >>> lock = ThreadLock()
     >>> lock.enter("a")
@@ -28,7 +28,7 @@ class ThreadLock:
         self._changed = threading.Condition()
         self._owner: int | None = None
         self._holders: set[object] = set()
-        self._waiting: deque[tuple[int, object]] = deque()  # threads with their holders; empty while nobody is inside
+        self._waiting: deque[tuple[int, object]] = deque()  # threads with their holders; empty while the lock is free
 
     @property
     def is_held(self) -> bool:
@@ -52,7 +52,7 @@ class ThreadLock:
                 self._holders.add(holder)
 
     def leave(self, holder: object) -> None:
-        """Release; the last holder hands the lock to the next thread. A holder that does not have it may leave, too."""
+        """Release; the last holder hands the lock to the next thread. Nothing happens if the holder has no lock."""
         with self._changed:
             self._waiting = deque(each for each in self._waiting if each[1] is not holder)
             self._holders.discard(holder)

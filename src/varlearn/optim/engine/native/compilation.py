@@ -1,7 +1,7 @@
 """Compile the C source on first use, and keep the result.
 
-The shared library lies in the user's cache directory under a name that says what it was made from (source, compiler,
-flags, processor) and what it contains (its digest). So a change of any of them compiles anew, a damaged file is never
+The shared library is kept in the user's cache directory under a name that says what it was made from (source, compiler,
+flags, processor) and what it contains (its digest). So a change of any of them compiles again, a damaged file is never
 loaded, and processes that compile at the same time cannot disturb each other.
 """
 
@@ -106,7 +106,7 @@ def cache_folders() -> Iterator[Path]:
 
 
 def _cached(folder: Path, key: str) -> Path | None:
-    """The library of `key` in `folder`, if it is there, undamaged and nobody else can have put it there."""
+    """The library of `key` in `folder`, if it is there, undamaged, and only the user can have put it there."""
     try:
         if not _private(folder):
             return None
@@ -119,7 +119,7 @@ def _cached(folder: Path, key: str) -> Path | None:
 
 
 def _private(folder: Path) -> bool:
-    """Whether only the user can have put files here: what lies here is loaded and run."""
+    """Whether only the user can have put files here: files in it are loaded and run."""
     if not hasattr(os, "getuid"):
         return True
     info = folder.stat()

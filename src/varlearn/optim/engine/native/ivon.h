@@ -65,7 +65,7 @@ INLINE void estimate_block(Vec *estimate, int approximation, const Block *b, Wor
     EACH(k, TOGETHER) estimate[k] = clamp(estimate[k], -s->largest, s->largest);
 }
 
-/* `past_cache`: the parameter held a sample, which nobody reads, and need not be fetched before it is overwritten. */
+/* `past_cache`: the parameter holds a sample that is not read, so it need not be fetched before it is overwritten. */
 INLINE void step_block(int approximation, int past_cache, const Block *b, Words counter, const IvonHyper *s)
 {
     const IvonHyper c = *s;

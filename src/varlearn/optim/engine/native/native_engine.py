@@ -78,7 +78,7 @@ def _attempt() -> ctypes.CDLL | compilation.BuildError:
 
 
 def _agrees(kernels: ctypes.CDLL) -> bool:
-    """Whether the kernels do to a few numbers what the reference does: compilers have bugs, too."""
+    """Whether the kernels agree with the reference on a few numbers; a compiler may have a bug."""
     noise = Noise(derive_key(seed=1, draw=1), 2.0, 0.5)
     hyper = update.Hyper(0.1, 2.0, 0.5, beta1=0.9, beta2=0.9, clip_radius=1.0, debias=0.5)
     group: dict[str, Any] = {"foreach": None, "fused": None, "memory": "fast"}

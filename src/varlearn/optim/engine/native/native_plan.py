@@ -111,7 +111,7 @@ class NativePlan:
         return array("Q", words)
 
     def _step_table(self) -> array[int]:
-        """Rows of size 0: a step fills in the size, the gradient and the scalars of those that take part."""
+        """Rows of size 0: a step fills in size, gradient and scalars of the parameters that have a gradient."""
         words: list[int] = []
         for param, state, group, index in self.members:
             key = ctypes.addressof(self._keys[id(group)])

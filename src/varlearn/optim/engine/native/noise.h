@@ -26,7 +26,7 @@ INLINE Words counter_at(uint64_t key, int64_t element)
 }
 
 /* A vector of angles and one of radii from two of words, whose halves they are: 32 bits and 31. Within a vector the
- * pairs stand in an order of their own: `split` makes it, `interleave` ends it. */
+ * pairs are in another order: `split` makes it, `interleave` undoes it. */
 
 #if defined(WIDE)
 

@@ -1,5 +1,5 @@
 /* Vectors of the processor's width, as GCC and Clang have them: the operators of C work lane by lane, and a number
- * beside a vector stands for one in every lane. What they do not spell stands here. */
+ * beside a vector stands for one in every lane. What they have no syntax for is defined here. */
 
 #include <math.h>
 #include <stdint.h>
