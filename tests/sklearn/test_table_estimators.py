@@ -62,6 +62,36 @@ def test_scores_over_folds() -> None:
     assert cross_val_score(VariationalClassifier(**SMALL), X, y, cv=2).mean() > 0.8
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"epochs": 0}, "epochs=0 must be a whole number >= 1"),
+        ({"batch_size": 2.5}, "batch_size=2.5 must be a whole number >= 1"),
+        ({"samples": 0}, "samples=0 must be a whole number >= 1"),
+        ({"hidden": (8, 0)}, r"hidden=0 must be a whole number >= 1; \(50, 50\) is usual"),
+        ({"hidden": 32}, r"hidden=32 must be the widths of the hidden layers; e.g. \(50, 50\)"),
+        ({"hidden": "wide"}, "hidden='wide' must be the widths"),
+    ],
+)
+def test_a_wrong_size_is_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        VariationalClassifier(**options).fit([[0.0], [1.0]] * 10, [0, 1] * 10)
+
+
+def test_missing_values_and_a_single_class_are_named() -> None:
+    frame = pd.DataFrame({"size": [1.0, float("nan")], "color": ["red", "blue"]})
+    with pytest.raises(ValueError, match=r"(?s)X contains NaN.*VariationalClassifier does not accept missing"):
+        VariationalClassifier().fit(frame, [0, 1])
+    with pytest.raises(ValueError, match="y has 1 class, 0, and"):
+        VariationalClassifier().fit([[0.0], [1.0]], np.array([0, 0]))
+
+
+def test_a_regressor_takes_targets_of_0_and_1() -> None:
+    X = np.linspace(-1, 1, 40)[:, None]
+    found = VariationalRegressor(**SMALL).fit(X, (X[:, 0] > 0).astype(float)).predict(X)
+    assert found[0] < 0.4 < 0.6 < found[-1]
+
+
 def test_a_wrong_share_is_refused() -> None:
     with pytest.raises(ValueError, match="validation_fraction=1.5 must be >= 0 and < 1"):
         VariationalRegressor(validation_fraction=1.5).fit([[0.0], [1.0]], [0.0, 1.0])

@@ -71,11 +71,12 @@ def arrange(
             found = look(model, train, "regression")
     train.targets = found.checked
     held = None
-    if held_out is not None:
-        held = OwnBatches(held_out, "val_loader", unpack=unpack, dtype=dtype, targets=found.checked)
-        for number, (inputs, _) in enumerate(held):  # a fault that shows after training would lose the training
-            first_outputs(model, inputs, f"batch {number} of val_loader")
     units = measure_units(train) if found.task == "regression" and standardize else None
+    if held_out is not None:
+        name = "val_loader" if val_loader is not None else "the held-out tenth of train_loader"
+        held = OwnBatches(held_out, name, unpack=unpack, dtype=dtype, targets=found.checked)
+        for number, (inputs, _) in enumerate(held):  # a fault that shows after training would lose the training
+            first_outputs(model, inputs, f"batch {number} of {name}")
     return Arrangement(train, held, source, found, units)
 
 

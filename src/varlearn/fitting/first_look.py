@@ -97,6 +97,11 @@ def look(model: nn.Module, batches: OwnBatches, task: str | None = None) -> Look
             rule = "regression needs as many outputs as targets"
     if not fits:
         raise ValueError(f"{shapes} do not fit: {rule}; change the last layer or the targets")
+    if found != "regression" and _adds_up_to_one(first):
+        raise ValueError(
+            f"the outputs for the first batch of {batches.name} are probabilities, and the loss takes logits; leave "
+            "the softmax at the end of the network out"
+        )
     terms = targets.numel() // len(targets) if found == "language" else 1
     n, size = _counts(batches, len(targets))
     if n % size == 1 and n > 1 and not getattr(batches.loader, "drop_last", False):
@@ -143,8 +148,17 @@ def first_outputs(model: nn.Module, inputs: Any, batch: str) -> Tensor | tuple[T
                 "with one row per example; return logits or values, not classes or a loss"
             )
         if not bool(part.isfinite().all()):
+            given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            if not all(bool(value.isfinite().all()) for value in given):
+                raise ValueError(f"the inputs of {batch} are NaN or infinite; leave them out, or fill in their values")
             raise ValueError(f"the outputs for {batch} are NaN or infinite; check the inputs, and scale them")
     return outputs if isinstance(outputs, Tensor) else (parts[0], parts[1])
+
+
+def _adds_up_to_one(outputs: Tensor) -> bool:
+    """Whether each row is a probability of every class."""
+    rounding = max(1e-4, 4 * torch.finfo(outputs.dtype).eps)
+    return bool((outputs >= 0).all()) and bool(((outputs.double().sum(-1) - 1).abs() < rounding).all())
 
 
 def _check_single(model: nn.Module, inputs: Any, name: str) -> None:

@@ -44,7 +44,7 @@ def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: 
         )
     if lr is not None and (not isinstance(lr, Real) or isinstance(lr, bool) or not 0.0 < lr < math.inf):
         raise ValueError(f"lr={lr!r} must be a number > 0; leave it out for the rule's")
-    kind = named(method)
+    kind = named(method, "method")
     given: dict[str, Any] = {"name": kind.name} | ({} if lr is None else {"lr": float(lr)})
     match kind.name:
         case "vadamw":

@@ -106,14 +106,22 @@ class OwnBatches:
         return OwnBatches(loader, self.name, seed=self._seed, **options)
 
     def _pair(self, batch: Any, number: int) -> Batch:
-        inputs, targets = as_tensors(self._unpack(batch), self._dtype)
+        inputs, targets = self._unpack(batch)
+        inputs = as_tensors(inputs, self._dtype)
         if targets is None:
             raise ValueError(
                 f"batch {number} of {self.name} has no targets; give pairs (inputs, targets), mappings with 'labels', "
                 "or unpack=lambda batch: (inputs, targets)"
             )
         try:
-            return inputs, self.targets(torch.as_tensor(targets))
+            targets = torch.as_tensor(as_tensors(targets, self._dtype))
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(
+                f"the targets of batch {number} of {self.name} are no numbers; number the classes, e.g. by "
+                "numpy.unique(labels, return_inverse=True)[1]"
+            ) from None
+        try:
+            return inputs, self.targets(targets)
         except ValueError as error:
             raise ValueError(f"batch {number} of {self.name}: {error}") from None
 

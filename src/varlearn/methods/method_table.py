@@ -47,8 +47,12 @@ AUTO = "vadamw"
 name, so that it stays the same run when another method becomes the default."""
 
 
-def named(name: str) -> type[Method[Any]]:
+def named(name: str, setting: str = "optim.name") -> type[Method[Any]]:
     """The method with this name; "auto" is the default method.
+
+    Args:
+        name: of the method.
+        setting: what the caller calls the name, for the message.
 
     >>> named("sgd").label, named("auto").name
     ('SGD', 'vadamw')
@@ -63,4 +67,4 @@ def named(name: str) -> type[Method[Any]]:
         return METHODS[name]
     near = get_close_matches(str(name)[:100].lower(), METHODS, n=1)
     cure = f"did you mean {near[0]!r}?" if near else "use 'auto' for the default"
-    raise ValueError(f"optim.name={shortened(name)} must be one of {', '.join(METHODS)}; {cure}")
+    raise ValueError(f"{setting}={shortened(name)} must be one of {', '.join(METHODS)}; {cure}")

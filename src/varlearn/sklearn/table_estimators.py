@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from varlearn.fitting import Fitted, fit
+from varlearn.setting_checks import whole_number
 from varlearn.sklearn.table_network import table_network
 
 _STEPS = 2_000  # that `epochs=None` aims at
@@ -57,18 +58,30 @@ class _TableEstimator(BaseEstimator):
     def _fit_rows(self, rows: Tensor, targets: Tensor, outputs: int, stratify: Array) -> Fitted:
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction={self.validation_fraction} must be >= 0 and < 1; 0.1 is usual")
+        self._check_sizes()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, held_out = _split(len(rows), self.validation_fraction, stratify, seed)
         network = table_network(rows[train], outputs, self.hidden, seed)
         loader = DataLoader(TensorDataset(rows[train], targets[train]), self.batch_size, shuffle=True)
-        epochs = self.epochs or min(_MOST, max(_LEAST, math.ceil(_STEPS / len(loader))))
+        usual = min(_MOST, max(_LEAST, math.ceil(_STEPS / len(loader))))
+        epochs = usual if self.epochs is None else self.epochs
         validation = [(rows[held_out], targets[held_out])] if len(held_out) else None
-        options = {"lr": self.lr, "samples": self.samples, "seed": seed, "progress": False}
+        task = "regression" if stratify is None else "classification"
+        options = {"task": task, "lr": self.lr, "samples": self.samples, "seed": seed, "progress": False}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "no data could be held out")  # `fitted_.noise` says so
             fitted = fit(network, loader, epochs, validation, method=self.method, **options)
         # In float64 the prediction of a row does not depend on the rows beside it.
         return replace(fitted, model=network.double(), posterior=fitted.posterior.to(dtype=torch.float64))
+
+    def _check_sizes(self) -> None:
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
+            raise TypeError(f"hidden={self.hidden!r} must be the widths of the hidden layers; e.g. (50, 50)")
+        for width in self.hidden:
+            whole_number("hidden", width, 1, "(50, 50) is usual")
+        whole_number("batch_size", self.batch_size, 1, "32 is usual")
+        if self.epochs is not None:
+            whole_number("epochs", self.epochs, 1, "None takes about 2,000 steps")
 
     def _rows(self, X: Array, *, reset: bool) -> Tensor:
         """The rows as numbers; columns of a data frame that hold no numbers become one column per category."""
@@ -81,16 +94,12 @@ class _TableEstimator(BaseEstimator):
                 if self.columns_ is not None:
                     self.columns_.fit(X)
             values: Any = np.asarray(X if self.columns_ is None else self.columns_.transform(X), dtype=np.float64)
-            checked = validate_data(_Unnamed(), values, ensure_min_samples=1 + reset)
+            checked = check_array(values, input_name="X", estimator=self, ensure_min_samples=1 + reset)
         else:
             if reset:
                 self.columns_ = None
             checked = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=1 + reset)
         return torch.from_numpy(np.array(checked, dtype=np.float64))
-
-
-class _Unnamed(BaseEstimator):
-    """Takes the checks of values whose names were checked before."""
 
 
 class VariationalClassifier(ClassifierMixin, _TableEstimator):
@@ -125,7 +134,9 @@ class VariationalClassifier(ClassifierMixin, _TableEstimator):
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has 1 class, {self.classes_[0]!r}, and a classifier needs at least 2; add other rows")
+            raise ValueError(
+                f"y has 1 class, {self.classes_.tolist()[0]!r}, and a classifier needs at least 2; add other rows"
+            )
         self.fitted_ = self._fit_rows(rows, torch.tensor(numbers.reshape(-1)), len(self.classes_), numbers)
         return self
 
