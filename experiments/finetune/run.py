@@ -44,7 +44,7 @@ CHOICES: dict[tuple[str, str], list[Settings]] = {
         {"hess_init": 1e-2, "ess": 1e8, "lr": 0.2, "beta2": "1 - 1 / steps"},
     ],
     ("adamw", "lora"): [{"lr": 1e-3}, {"lr": 3e-3}, {"lr": 1e-2}],
-    ("ivon", "lora"): [{"lr": 0.5}, {"lr": 1.0}],  # the second is presets.lora(n, steps=100)
+    ("ivon", "lora"): [{"lr": 0.5}, {"lr": 1.0}],
 }
 
 

@@ -24,12 +24,12 @@ from varlearn.integrations.peft import adapter_posterior
 from varlearn.prediction import AnswerTokens, answer_logits, predict, score
 
 RESULTS = Path(__file__).with_name("results.jsonl")
-TRAIN, HELD_OUT, TEST, BATCH, TOKENS, SAMPLES = 512, 128, 300, 8, 24, 4
+TRAIN, HELD_OUT, BATCH, TOKENS, SAMPLES = 2_048, 512, 8, 24, 8
 WORDS = (" sad", " happy")
 TUNING_SEED, SEEDS = 100, (0, 1, 2)
 CHOICES: dict[str, list[dict[str, float]]] = {
-    "adamw": [{"lr": 1e-3}, {"lr": 3e-3}],
-    "ivon": [{"lr": 1.0, "ess": 1e7}, {"lr": 1.0, "ess": 1e6}],
+    "adamw": [{"lr": 3e-4}, {"lr": 1e-3}, {"lr": 3e-3}, {"lr": 1e-2}],
+    "ivon": [{"lr": lr, "ess": 1e7} for lr in (0.1, 0.3, 1.0, 3.0)] + [{"lr": lr, "ess": 1e8} for lr in (0.1, 0.3)],
 }
 
 Batch = tuple[dict[str, Any], torch.Tensor]
@@ -47,7 +47,7 @@ class Task:
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0)).tolist()[: TRAIN + HELD_OUT]
         self.train = [(train.texts[row], int(train.targets[row])) for row in order[:TRAIN]]
         self.held_out = [(train.texts[row], int(train.targets[row])) for row in order[TRAIN:]]
-        self.test = list(zip(dev.texts, dev.targets.tolist(), strict=True))[:TEST]
+        self.test = list(zip(dev.texts, dev.targets.tolist(), strict=True))
 
     def _answer(self, word: str) -> int:
         with_word, without = self._ids(f"I felt{word}"), self._ids("I felt")
