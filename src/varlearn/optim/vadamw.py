@@ -59,7 +59,8 @@ class VAdamW(VariationalOptimizer):
         nonfinite: what a NaN or infinite gradient does to `step()`: "skip" it, state untouched, or "raise".
         max_grad_norm: clip the gradient of the mean to this norm, and leave the second moment alone. `clip_grad_norm_`
             does so too, but with GradScaler or several ranks it shrinks both.
-        memory: "fast" keeps a copy of the mean while a sample is in; "lean" recovers it by subtracting the noise.
+        memory: "fast" copies the mean into a buffer that stays allocated between samples; "lean" has no such buffer
+            and recovers the mean by subtracting the noise.
         foreach: True for the engine of few large tensor operations; None decides by device.
         fused: True for the engine with compiled kernels; None decides by device and compiler.
         maximize: ascend instead of descend.
