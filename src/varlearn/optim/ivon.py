@@ -54,7 +54,7 @@ class IVON(VariationalOptimizer):
         max_grad_norm: clip ghat to this norm over all parameters, and leave hhat alone. `clip_grad_norm_` instead
             shrinks both, which biases h.
         memory: "fast" copies the mean into a buffer that stays allocated between samples, the third for each weight
-            beside the state's two; "lean" has no such buffer and recovers the mean by subtracting the noise, an ulp off.
+            beside the state's two; "lean" has none and recovers the mean by subtracting the noise, an ulp off.
         foreach: True for the engine of few large tensor operations; None decides by device.
         fused: True for the engine with compiled kernels; None decides by device and compiler. Both False: the plain
             loop.
