@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.optim.engine import test_triton_capture as captures
-from tests.optim.engine import test_triton_numbers as numbers
-from tests.optim.engine import test_triton_plan as plans
+from tests.optim.engine import test_fused_engines as both
 from tests.optim.engine.problems import Quadratics, few_layouts, needs_triton
+from tests.optim.engine.triton import test_triton_capture as captures
+from tests.optim.engine.triton import test_triton_numbers as numbers
+from tests.optim.engine.triton import test_triton_plan as plans
 from varlearn.optim.engine import choice
 from varlearn.optim.engine import triton as package
 from varlearn.optim.engine.native import native_engine
@@ -76,15 +77,15 @@ def saturation() -> None:
 
 
 def given() -> None:
-    numbers.test_an_estimate_saturates_before_it_is_averaged(float("inf"))
+    both.test_an_estimate_saturates_before_it_is_averaged("triton", float("inf"))
 
 
 def nan() -> None:
-    numbers.test_nan_is_not_hidden_by_the_bounds()
+    both.test_nan_is_not_hidden_by_the_bounds("triton")
 
 
 def fold() -> None:
-    numbers.test_running_means_are_the_loop_s("reparam", True)
+    both.test_running_means_are_the_loop_s("triton", "reparam", True)
 
 
 def vadamw() -> None:
