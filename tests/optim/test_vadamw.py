@@ -111,6 +111,20 @@ def test_hand_in_hess_is_refused() -> None:
         opt.hand_in_hess({model.scale: torch.ones(())})
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lr": "fast"}, "lr='fast' must be a number .* AdamW's default is 1e-3"),
+        ({"weight_decay": -1.0}, "weight_decay=-1.0 must be .* AdamW's default is 0.01"),
+        ({"betas": (0.9, 1.0)}, "beta2=1.0 must be .* 0.999 is usual"),
+        ({"epochs": 3}, r"epochs tell no steps; pass steps, or use for_loader\(\)"),
+    ],
+)
+def test_messages_are_about_adamws_settings(options: dict[str, Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        VAdamW.for_model(torch.nn.Linear(1, 1), **{"n": 10, "batch_size": 2, **options})
+
+
 # Schedules of lambda
 
 

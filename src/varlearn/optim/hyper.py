@@ -36,6 +36,11 @@ _NUMBERS: dict[str, tuple[tuple[str, Callable[[float], bool]], str]] = {
     "decay": (_NON_NEGATIVE, "0 leaves the pull to the prior"),
     "clip_radius": (("> 0", lambda value: value > 0.0), "use math.inf for no clipping, or 1e-3 for transformers"),
 }
+_ADAMW_CURES = {  # of optimizers with AdamW's settings
+    "lr": "AdamW's default is 1e-3",
+    "weight_decay": "AdamW's default is 0.01",
+    "beta2": "0.999 is usual",
+}
 _INTEGERS = {"mc_samples": 1, "seed": 0, "draws": 0}  # the least that each may be
 _FLAGS = ("rescale_lr", "debias", "maximize")
 _CHOICES = {
@@ -101,13 +106,14 @@ def check(group: dict[str, Any]) -> None:
         ...
     ValueError: ess=0.0 must be > 0 and finite; use the number of training examples
     """
+    cures = _ADAMW_CURES if "prior_width" in group else {}
     for name, ((rule, holds), cure) in _NUMBERS.items():
         if name in group:
-            _check_number(name, group[name], rule, holds, cure)
+            _check_number(name, group[name], rule, holds, cures.get(name, cure))
     if "betas" in group:
         for name, beta in zip(("beta1", "beta2"), _pair(group["betas"]), strict=True):
             cure = "0.9 is usual" if name == "beta1" else "1 - 1e-5 is the paper's; shorter runs need a smaller one"
-            _check_number(name, beta, *_MOMENTUM, cure)
+            _check_number(name, beta, *_MOMENTUM, cures.get(name, cure))
     for name, lowest in _INTEGERS.items():
         if name in group:
             _check_integer(name, group[name], lowest)
@@ -189,7 +195,9 @@ def _check_integer(name: str, value: Any, lowest: int) -> None:
 
 def _pair(betas: Any) -> tuple[Any, Any]:
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise TypeError(_message("betas", betas, "a pair (beta1, beta2)", "use (0.9, 0.99999)"))
+        raise TypeError(
+            _message("betas", betas, "a pair (beta1, beta2)", "use (0.9, 0.99999) for IVON, (0.9, 0.999) for VAdamW")
+        )
     return betas[0], betas[1]
 
 

@@ -58,7 +58,7 @@ class VAdamW(VariationalOptimizer):
         seed: of the noise. None takes `torch.initial_seed()`; nothing is consumed.
         nonfinite: what a NaN or infinite gradient does to `step()`: "skip" it, state untouched, or "raise".
         max_grad_norm: clip the gradient of the mean to this norm, and leave the second moment alone. `clip_grad_norm_`
-            does so too, but with GradScaler or several ranks it shrinks both.
+            does so too, but with GradScaler or several ranks it shrinks both. `clip_grad_value_` always shrinks both.
         memory: "fast" copies the mean into a buffer that stays allocated between samples; "lean" has no such buffer
             and recovers the mean by subtracting the noise.
         foreach: True for the engine of few large tensor operations; None decides by device.
@@ -144,6 +144,10 @@ class VAdamW(VariationalOptimizer):
             if pretrained:
                 raise ValueError("lr=None must be a number for a pretrained model; use AdamW's, e.g. lr=1e-4")
             lr = suggested_lr(model)
+        if "epochs" in settings:
+            raise TypeError(
+                "for_model() does not see the loader, so epochs tell no steps; pass steps, or use for_loader()"
+            )
         facts = {name: settings.get(name) for name in ("n", "batch_size", "steps")}
         hyper.check({name: value for name, value in facts.items() if value is not None})
         passes = passes_of(facts) if None not in facts.values() else None
