@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from varlearn.core import update
 from varlearn.core.shards import whole
-from varlearn.posterior.binding import full_state
-from varlearn.posterior.discrete import Point
+from varlearn.posterior.around_mean import AroundMean
 from varlearn.posterior.draw import normals_by_name
-from varlearn.posterior.notebook_table import posterior_table
 from varlearn.posterior.optimizers import read_optimizer
 from varlearn.posterior.origin import Origin
 from varlearn.posterior.tensors import LARGEST, cast, check_means, check_names, checked_temperature, size_of
@@ -22,7 +20,7 @@ from varlearn.types import Params, Seed
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class DiagGaussian:
+class DiagGaussian(AroundMean):
     """q(theta) = N(m, diag(sigma^2)) with sigma = sqrt(T / (lambda (h + delta))).
 
     The scale is kept in the optimizer's terms, because what one does with a posterior needs them apart: merging reads
@@ -90,9 +88,6 @@ class DiagGaussian:
         temperature = "" if self.temperature == 1 else f", temperature {self.temperature:g}"
         return f"DiagGaussian over {size_of(self.mean)}, ess {ess}{temperature}"
 
-    def _repr_html_(self) -> str:
-        return posterior_table(self)
-
     @classmethod
     def from_optimizer(
         cls,
@@ -145,22 +140,6 @@ class DiagGaussian:
         noise = normals_by_name(self.mean, seed, index)
         return {name: noise[name].mul_(std) for name, std in self.std.items()}
 
-    def sample(self, seed: Seed = 0, index: int = 0) -> Params:
-        """theta = m + sigma * epsilon, in the dtype of `mean`.
-
-        Args:
-            seed: an integer; the sample is then a function of (seed, index). Or a generator, which is consumed.
-            index: number of the sample; without meaning for a generator.
-
-        >>> q = DiagGaussian({"w": torch.zeros(3)}, {"w": torch.ones(3)}, ess=10.0)
-        >>> torch.equal(q.sample(seed=1, index=5)["w"], q.sample(seed=1, index=5)["w"])
-        True
-        >>> torch.equal(q.sample(seed=1, index=5)["w"], q.sample(seed=1, index=6)["w"])
-        False
-        """
-        noise = self.perturbation(seed, index)
-        return {name: noise[name].add_(mean).to(mean.dtype) for name, mean in self.mean.items()}
-
     def log_prob(self, params: Params) -> Tensor:
         """log q(theta), summed in float64 over all weights; weights of infinite precision must equal their mean.
 
@@ -192,15 +171,6 @@ class DiagGaussian:
         hess = {name: torch.zeros_like(hess) for name, hess in self.hess.items()}
         return replace(self, mean=mean, hess=hess, temperature=1.0)
 
-    def at_temperature(self, temperature: float) -> DiagGaussian:
-        """The same posterior with another temperature: 0 is the mean, 1 the posterior as it was trained.
-
-        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=100.0)
-        >>> q.at_temperature(4.0).std["w"].item(), q.at_temperature(0.0).sample(seed=3)["w"].item()
-        (0.20000000298023224, 1.0)
-        """
-        return replace(self, temperature=temperature)
-
     def tempered(self, factor: float) -> DiagGaussian:
         """q^(1/factor): the temperature, and so every variance, times `factor`. Below 1 is narrower; ess stays.
 
@@ -209,24 +179,6 @@ class DiagGaussian:
         (0.10000000149011612, 0.05000000074505806)
         """
         return self.at_temperature(self.temperature * checked_temperature(factor))
-
-    def at_mean(self) -> Point:
-        """The mean as a `Point`, with the same fixed tensors: "IVON@mean".
-
-        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0)
-        >>> q.at_mean().sample(seed=3)["w"].item()
-        1.0
-        """
-        return Point(self.mean, fixed=self.fixed, tied=self.tied)
-
-    def state_dict(self, params: Params | None = None) -> Params:
-        """The mean (or the given sample) with all that goes with it, as `model.load_state_dict` takes it.
-
-        >>> q = DiagGaussian({"w": torch.ones(1)}, {"w": torch.ones(1)}, ess=1.0, fixed={"b": torch.zeros(1)})
-        >>> sorted(q.state_dict())
-        ['b', 'w']
-        """
-        return full_state(self.mean if params is None else params, self.fixed, self.tied)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> DiagGaussian:
         """The same posterior on another device or in another float dtype; integer buffers keep theirs.

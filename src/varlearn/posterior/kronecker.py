@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from varlearn.posterior.binding import full_state
-from varlearn.posterior.discrete import Point
+from varlearn.posterior.around_mean import AroundMean
 from varlearn.posterior.draw import normals_by_name
-from varlearn.posterior.notebook_table import posterior_table
 from varlearn.posterior.origin import Origin
 from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Seed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KroneckerGaussian:
+class KroneckerGaussian(AroundMean):
     """q(theta): each tensor, as a matrix (R, C), is M + sqrt(T) U (S * Z) V^T with standard normal Z.
 
     U and V are orthogonal. With the eigenvalues a of a factor A = V diag(a) V^T and b of B = U diag(b) U^T, the scale
@@ -71,9 +69,6 @@ class KroneckerGaussian:
     def __repr__(self) -> str:
         return f"KroneckerGaussian over {size_of(self.mean)}"
 
-    def _repr_html_(self) -> str:
-        return posterior_table(self)
-
     @property
     def std(self) -> Params:
         """Square root of the diagonal of the covariance: sqrt(T U^2 S^2 V^2^T), with squares of entries."""
@@ -96,11 +91,6 @@ class KroneckerGaussian:
             for name, scale in self.scale.items()
         }
 
-    def sample(self, seed: Seed = 0, index: int = 0) -> Params:
-        """The mean plus the perturbation, in the dtype of `mean`; arguments as in `DiagGaussian`."""
-        noise = self.perturbation(seed, index)
-        return {name: noise[name].add_(mean).to(mean.dtype) for name, mean in self.mean.items()}
-
     def log_prob(self, params: Params) -> Tensor:
         """log q(theta) in float64; needs scale > 0 and a temperature > 0.
 
@@ -120,18 +110,6 @@ class KroneckerGaussian:
             terms = (turned / scale).square() + 2.0 * scale.log() + math.log(2.0 * math.pi)
             total += -0.5 * terms.sum().cpu()
         return total
-
-    def at_temperature(self, temperature: float) -> KroneckerGaussian:
-        """The same posterior with another temperature: 0 is the mean, 1 the posterior as it was fitted."""
-        return replace(self, temperature=temperature)
-
-    def at_mean(self) -> Point:
-        """The mean as a `Point`, with the same fixed tensors."""
-        return Point(self.mean, fixed=self.fixed, tied=self.tied)
-
-    def state_dict(self, params: Params | None = None) -> Params:
-        """The mean (or the given sample) with all that goes with it, as `model.load_state_dict` takes it."""
-        return full_state(self.mean if params is None else params, self.fixed, self.tied)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> KroneckerGaussian:
         """The same posterior on another device or in another float dtype."""

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from varlearn.posterior.binding import full_state
-from varlearn.posterior.discrete import Point
+from varlearn.posterior.around_mean import AroundMean
 from varlearn.posterior.draw import FACTORS, normals, normals_by_name
-from varlearn.posterior.notebook_table import posterior_table
 from varlearn.posterior.origin import Origin
 from varlearn.posterior.tensors import cast, check_means, check_names, checked_temperature, size_of
 from varlearn.types import Params, Seed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LowRankGaussian:
+class LowRankGaussian(AroundMean):
     """q(theta) = N(m, T (diag(var) / 2 + D D^T / (2 (K - 1)))) with D the K latest deviations from the mean.
 
     At T = 1 a sample is m + sqrt(var / 2) z1 + D z2 / sqrt(2 (K - 1)) with z1 of the shape of the weights and one z2 in
@@ -62,9 +60,6 @@ class LowRankGaussian:
     def __repr__(self) -> str:
         return f"LowRankGaussian over {size_of(self.mean)}, rank {self.rank}"
 
-    def _repr_html_(self) -> str:
-        return posterior_table(self)
-
     @property
     def rank(self) -> int:
         """K, the number of deviations."""
@@ -90,11 +85,6 @@ class LowRankGaussian:
             deviations = self.deviations[name].to(noise[name].dtype)
             noise[name].add_(torch.tensordot(factors.to(deviations), deviations, dims=1)).mul_(root)
         return noise
-
-    def sample(self, seed: Seed = 0, index: int = 0) -> Params:
-        """The mean plus the perturbation, in the dtype of `mean`; arguments as in `DiagGaussian`."""
-        noise = self.perturbation(seed, index)
-        return {name: noise[name].add_(mean).to(mean.dtype) for name, mean in self.mean.items()}
 
     def log_prob(self, params: Params) -> Tensor:
         """log q(theta) in float64, through the K x K matrix I + B^T A^-1 B of the covariance A + B B^T.
@@ -130,18 +120,6 @@ class LowRankGaussian:
         half = torch.linalg.solve_triangular(root, projected[:, None], upper=False)
         log_det = log_det + 2.0 * root.diagonal().log().sum()
         return -0.5 * (size * math.log(2.0 * math.pi) + log_det + square - half.square().sum())
-
-    def at_temperature(self, temperature: float) -> LowRankGaussian:
-        """The same posterior with another temperature: 0 is the mean, 1 the posterior as it was trained."""
-        return replace(self, temperature=temperature)
-
-    def at_mean(self) -> Point:
-        """The mean as a `Point`, with the same fixed tensors."""
-        return Point(self.mean, fixed=self.fixed, tied=self.tied)
-
-    def state_dict(self, params: Params | None = None) -> Params:
-        """The mean (or the given sample) with all that goes with it, as `model.load_state_dict` takes it."""
-        return full_state(self.mean if params is None else params, self.fixed, self.tied)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> LowRankGaussian:
         """The same posterior on another device or in another float dtype."""
