@@ -26,7 +26,7 @@ from varlearn.optim.engine.choice import ENGINES
 from varlearn.optim.engine.native import rule_kernels
 from varlearn.optim.engine.triton import triton_engine
 from varlearn.prediction import Predictions, RegressionPredictions, TokenPredictions, score
-from varlearn.report.score_table import TITLES
+from varlearn.report.score_table import FURTHER, TITLES
 
 REPO = Path(__file__).parents[1]
 COUNTS = {"examples", "tokens"}  # in metrics.json beside the scores
@@ -165,4 +165,4 @@ def test_every_data_set_has_facts_and_every_score_a_title() -> None:
     from varlearn.data import facts
 
     assert {*facts.IMAGES, *facts.TEXTS, *facts.CORPORA, *facts.TABLES} == set(data.names())
-    assert score_names() == set(TITLES)
+    assert score_names() == {*TITLES, *FURTHER}
