@@ -1,5 +1,6 @@
 """What the figures draw, read back from the artists."""
 
+import itertools
 import math
 
 import pytest
@@ -45,5 +46,19 @@ def test_curves_leave_out_what_is_not_finite() -> None:
 def test_gallery_shows_pixels_and_captions() -> None:
     images = torch.rand(2, 3, 4, 4)
     axes = gallery({"sure": (images, ["a", "b"]), "unsure": (images[:1], ["c"])}).axes
-    assert [axis.get_title() for axis in axes] == ["a", "b", "c", ""]
+    assert [[text.get_text() for text in axis.texts] for axis in axes] == [["a"], ["b"], ["c"]]
     assert torch.equal(torch.as_tensor(axes[1].images[0].get_array().data), images[1].permute(1, 2, 0))
+
+
+def test_captions_of_a_gallery_overlap_neither_each_other_nor_the_images() -> None:
+    words = [f"automobile\npredicted {name}: 0.0123" for name in ("airplane", "horse", "a long name of a class")]
+    rows = {"dog, most sensitive": (torch.rand(12, 3, 32, 32), words * 4), "least": (torch.rand(2, 3, 32, 32), words)}
+    made = gallery(rows)
+    made.draw_without_rendering()
+    axes = [axis for axis in made.axes if axis.images]
+    captions = [axis.texts[0].get_window_extent() for axis in axes]
+    images = [axis.images[0].get_window_extent() for axis in axes]
+    titles = [title.get_window_extent() for title in made.texts]
+    boxes = [*captions, *images, *titles]
+    assert not [(a, b) for a, b in itertools.combinations(boxes, 2) if a.overlaps(b)]
+    assert all(made.bbox.x0 <= box.x0 and box.x1 <= made.bbox.x1 and made.bbox.y0 <= box.y0 for box in boxes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import torch
 from matplotlib.figure import Figure
@@ -14,6 +15,8 @@ from varlearn.report.style import COLORS, INK, drawing, figure, logarithmic
 
 MISSING = float("nan")
 FEW = 10  # examples in a bin below which its accuracy is a guess
+_COLUMN, _IMAGE, _GAP, _HEAD, _LINE = 1.05, 0.95, 0.05, 0.3, 0.13  # inches of a gallery: _HEAD is the height of a title
+_LETTERS = 18  # in a line of a gallery's captions
 
 
 def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
@@ -114,28 +117,40 @@ def curves(
 
 
 def gallery(rows: Mapping[str, tuple[Tensor, Sequence[str]]]) -> Figure:
-    """Rows of images with a line of text below each.
+    """Rows of images with a caption below each.
 
     Args:
-        rows: title of the row -> images (n, C, H, W) in [0, 1] with 1 or 3 channels, and n captions.
+        rows: title of the row -> images (n, C, H, W) in [0, 1] with 1 or 3 channels, and n captions. Long lines of a
+            caption are broken.
 
     >>> len(gallery({"least certain": (torch.zeros(2, 1, 8, 8), ["3 or 8", "5"])}).axes)
     2
     """
     columns = max(len(images) for images, _ in rows.values())
+    words = [[_broken(caption) for caption in captions[: len(images)]] for images, captions in rows.values()]
+    lines = [max(caption.count("\n") + 1 for caption in row) for row in words]
+    width, height = max(4.2, _COLUMN * columns), sum(_HEAD + _IMAGE + _LINE * (count + 1) for count in lines)
     with drawing():
-        made = figure(max(4.2, 0.8 * columns), 1.25 * len(rows))
-        parts = made.subfigures(len(rows), 1, squeeze=False)[:, 0]
-        for part, (title, (images, captions)) in zip(parts, rows.items(), strict=True):
-            part.suptitle(title, x=0.01, ha="left", fontsize=10)
-            axes = part.subplots(1, columns, squeeze=False)[0]
-            for axis in axes:
+        made = figure(width, height)
+        made.set_layout_engine("none")
+        top = height  # of the row, in inches
+        for (title, (images, _)), captions, count in zip(rows.items(), words, lines, strict=True):
+            made.text(_GAP / width, (top - _GAP) / height, title, va="top", fontsize=10)
+            bottom = top - _HEAD - _IMAGE
+            for place, (image, caption) in enumerate(zip(images, captions, strict=True)):
+                corner = ((_GAP + _COLUMN * place) / width, bottom / height)
+                axis = made.add_axes((*corner, _IMAGE / width, _IMAGE / height))
                 axis.set_axis_off()
-            for axis, image, caption in zip(axes, images, captions, strict=False):
                 pixels = image.clamp(0, 1).permute(1, 2, 0).squeeze(-1)
                 axis.imshow(pixels.cpu().numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-                axis.set_title(caption, y=-0.26, fontsize=7)
+                axis.text(0.5, -0.04, caption, transform=axis.transAxes, ha="center", va="top", fontsize=7)
+            top = bottom - _LINE * (count + 1)
     return made
+
+
+def _broken(caption: str) -> str:
+    """The caption in lines that are no wider than a column."""
+    return "\n".join(part for line in caption.splitlines() for part in wrap(line, _LETTERS))
 
 
 def _colors(count: int) -> list[str]:

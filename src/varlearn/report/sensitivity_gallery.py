@@ -18,7 +18,7 @@ from varlearn.report.curve_figure import Curve, curve_figure
 from varlearn.report.page import Section, figures, page
 from varlearn.report.write import write
 
-COLUMNS = 12  # of the picture, half of them for each of two rows
+COLUMNS = 12  # of the picture
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,7 @@ def write_gallery(
     text = page(title, note, "", shown)
     path = out / "gallery.html"
     write(path, lambda place: place.write_text(text, encoding="utf-8"))
-    half = COLUMNS // 2
-    picture = {
-        f"{heading}: {', '.join(rows)}": [one for row in rows.values() for one in row[:half]]
-        for heading, rows in sections.items()
-    }
+    picture = {f"{heading}: {name}": row[:COLUMNS] for heading, rows in sections.items() for name, row in rows.items()}
     return path, _write_picture(picture, out / "gallery.png")
 
 
