@@ -1,4 +1,4 @@
-"""The commands in the documents: every one is understood, and those of the README are executed in order."""
+"""The commands and recipes in the documents are understood, and the commands of the README are executed in order."""
 
 import re
 import shlex
@@ -13,6 +13,7 @@ from varlearn.cli.overrides import given
 from varlearn.cli.setting_flags import COMMANDS, expanded
 from varlearn.cli.sweep_command import grid_values
 from varlearn.cli.train_command import chosen
+from varlearn.merging.merge_recipe import read_recipe
 from varlearn.recipes import names
 
 
@@ -50,6 +51,26 @@ def test_a_documented_command_is_understood(document: str, words: list[str]) -> 
 def test_there_are_commands_to_understand() -> None:
     assert len(DOCUMENTED) > 20
     assert {words[0] for _, words in DOCUMENTED} > {"train", "sweep", "report", "merge", "predict", "reproduce", "demo"}
+
+
+def block(document: str, language: str) -> str:
+    (text,) = [
+        fence.text for fence in split((REPO / document).read_text(encoding="utf-8"))[1] if fence.info == language
+    ]
+    return text
+
+
+def test_the_documented_recipe_of_a_merge_is_read(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(block("docs/merging.md", "toml"), encoding="utf-8")
+    recipe = read_recipe(tmp_path / "recipe.toml")
+    assert recipe.method == "hessian"
+    assert [one.weight for one in recipe.models] == [1.0, 1.0]
+
+
+def test_the_documented_recipe_for_mergekit_is_read() -> None:
+    config = pytest.importorskip("mergekit.config").MergeConfiguration
+    yaml = pytest.importorskip("yaml")
+    assert config.model_validate(yaml.safe_load(block("docs/merging.md", "yaml"))).merge_method == "varlearn_hessian"
 
 
 SMALLER = {"cifar10-resnet20-ivon": "digits-ivon"}  # no download, and seconds in the place of an hour
