@@ -61,6 +61,12 @@ BARS = (
         Bar(f"predictions of {name}, x forward", "methods", methods.PREDICTION, f"{name}: predict", "ratio", 1.05, 1.0)
         for name in methods.PREDICTED
     ),
+    *(
+        Bar(f"sensitivity to examples, {classes:,} classes, x forward and backward", "methods", methods.SENSITIVITY,
+            methods.SENSITIVITIES.format(classes), "ratio", 4.0, 3.0)
+        for classes in methods.CLASSES
+    ),
+    Bar("the same, 1,000 classes x 10", "methods", methods.SENSITIVITY, methods.MORE_CLASSES, "ratio", 1.2, 1.0),
     Bar("merging 1B parameters in files, GiB of memory", "merge", MERGE_CASE, "hessian", "peak_gib", 1.0, 0.5),
 )
 # fmt: on

@@ -1,4 +1,4 @@
-"""What methods cost beyond AdamW's step: squares of examples, collections, fits after training, and predictions.
+"""What methods cost: squares of examples, steps, collections, fits after training, predictions, sensitivities.
 
 Times are those of the processor, so that what other processes take of the core is left out.
 """
@@ -20,8 +20,11 @@ from benchmarks.tables import Column
 from benchmarks.timing import QUICK, Budget, Timings, take_turns
 from varlearn.data.examples import Examples
 from varlearn.methods import METHODS, named
+from varlearn.models import resnet20
 from varlearn.optim.per_example import example_gradients
+from varlearn.posterior import DiagGaussian
 from varlearn.prediction import Dropout, predict
+from varlearn.sensitivities import sensitivity
 from varlearn.train.build import build_parts
 from varlearn.train.config import Data, Model, Run, Train
 from varlearn.train.processes import Processes
@@ -29,6 +32,9 @@ from varlearn.train.training import Training
 
 SQUARES, STEP, COLLECTION = "squares of examples", "training step", "SWAG, an epoch of 200 steps"
 FIT, PREDICTION = "Laplace after training", "prediction"
+SENSITIVITY, SENSITIVITIES = "sensitivity to each example", "sensitivity, {:,} classes"
+CLASSES = (10, 1_000)
+MORE_CLASSES = "1,000 classes, beside 10"
 LOOP = "vectorized, beside the loop"
 STEPS_PER_EPOCH = 200
 FIT_BATCHES = 5  # times as many images: a fit ends with a decomposition whose time does not depend on them
@@ -53,7 +59,7 @@ TINY = Size("resnet20", 2, 2, 2, QUICK._replace(rounds=1, least=1))
 def measure(quick: bool) -> list[Figure]:
     """All cases; both sides of each ratio take turns."""
     size = TINY if quick else FULL
-    cases = (_squares, _steps, _collection, _fit, _predictions)
+    cases = (_squares, _steps, _collection, _fit, _predictions, _sensitivity)
     return [figure for case in cases for figure in case(size)]
 
 
@@ -177,6 +183,25 @@ def _predictions(size: Size) -> list[Figure]:
     return figures
 
 
+def _sensitivity(size: Size) -> list[Figure]:
+    turns: dict[str, Callable[[], object]] = {}
+    beside: dict[str, str] = {}
+    images = torch.randn(size.batch, 3, 32, 32)
+    for classes in CLASSES:
+        torch.manual_seed(0)
+        model, labels = resnet20(classes=classes).eval(), torch.arange(size.batch) % classes
+        mean = {name: value.detach().clone() for name, value in model.named_parameters()}
+        posterior = DiagGaussian(mean, {name: torch.ones_like(value) for name, value in mean.items()}, ess=1e4)
+        passes, found = f"{_PASS}, {classes:,} classes", SENSITIVITIES.format(classes)
+        turns[passes] = partial(_backward, model, images, labels)
+        turns[found] = partial(sensitivity, model, posterior, [(images, labels)], progress=False)
+        beside |= {passes: passes, found: passes}
+    timings = take_turns(turns, size.budget, process_time)
+    few, many = (SENSITIVITIES.format(classes) for classes in CLASSES)
+    more = _figures(SENSITIVITY, timings, {many: few})[0]
+    return [*_figures(SENSITIVITY, timings, beside), more | {"contender": MORE_CLASSES}]
+
+
 def _figures(case: str, timings: Timings, beside: Mapping[str, str]) -> list[Figure]:
     return [
         {
@@ -194,7 +219,7 @@ def _figures(case: str, timings: Timings, beside: Mapping[str, str]) -> list[Fig
 
 PART = Part(
     name="methods",
-    title="methods beside AdamW's step and beside forward passes",
+    title="methods beside AdamW's step, forward passes and backward passes",
     columns=(
         Column("contender", "what"),
         Column("ms_min", "processor ms, least", ".4g"),

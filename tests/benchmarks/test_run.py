@@ -311,6 +311,7 @@ def test_verdicts_follow_bar_and_goal(value: float, verdict: str) -> None:
 
 def test_bars_name_parts_and_columns_that_exist() -> None:
     of_methods = {"vectorized", methods.LOOP, "collection", "fit", *METHODS, *(f"{name}: predict" for name in METHODS)}
+    of_methods |= {methods.MORE_CLASSES, *(methods.SENSITIVITIES.format(classes) for classes in methods.CLASSES)}
     for bar in bars.BARS:
         assert bar.column in {column.key for column in PARTS[bar.part].columns}
         known = {contender.name for contender in contenders.ALL} | {"predict", "block", "hessian", *of_methods}
