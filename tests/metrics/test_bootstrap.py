@@ -88,3 +88,15 @@ def test_refusals() -> None:
         bootstrap_interval(mean, x, level=0)
     with pytest.raises(ValueError, match="resample 0 gave nan, must be a number"):
         bootstrap_interval(spearman, x, x)
+
+
+def test_defaults_and_ends_of_the_ranges() -> None:
+    x = torch.randn(20)
+    assert bootstrap_interval(mean, x) == bootstrap_interval(mean, x, resamples=1000, level=0.95, seed=0, paired=True)
+    calls: list[int] = []
+    bootstrap_interval(lambda _: float(len(calls)) if calls.append(1) is None else 0.0, x)
+    assert len(calls) == 1 + 1000
+    assert bootstrap_interval(mean, x) != bootstrap_interval(mean, x, seed=1)
+    assert bootstrap_interval(mean, x, resamples=2).low <= bootstrap_interval(mean, x, resamples=2).high
+    with pytest.raises(ValueError, match=r"level=1 must be in \(0, 1\)"):
+        bootstrap_interval(mean, x, level=1)

@@ -185,9 +185,11 @@ def test_curves_that_do_not_fit_are_refused() -> None:
         merge_reliability([reliability_curve(TABLE, TARGETS, b) for b in (2, 3)])
 
 
-def test_classwise_ece_has_20_bins() -> None:
-    generator = torch.Generator().manual_seed(0)
+@pytest.mark.parametrize("metric", METRICS)
+def test_20_bins_are_the_default(metric) -> None:
+    generator = torch.Generator().manual_seed(2)
     log_probs = torch.randn(500, 3, generator=generator).log_softmax(1)
     targets = torch.randint(3, (500,), generator=generator)
-    assert classwise_ece(log_probs, targets) == classwise_ece(log_probs, targets, 20)
-    assert classwise_ece(log_probs, targets) != classwise_ece(log_probs, targets, 21)
+    assert metric(log_probs, targets) == metric(log_probs, targets, 20)
+    assert metric(log_probs, targets) != metric(log_probs, targets, 21)
+    assert len(reliability_curve(log_probs, targets).count) == 20

@@ -44,3 +44,12 @@ def test_bad_weight_is_refused(weight: float) -> None:
 def test_nothing_to_merge_is_refused(parts: list[tuple[float, float]]) -> None:
     with pytest.raises(ValueError, match="no part with weight > 0"):
         merge_means(parts)
+
+
+def test_slices_are_as_long_as_the_limit_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 8 * chunks.CHUNK_ELEMENTS == 32 << 20  # bytes of a float64 temporary
+    monkeypatch.setattr(chunks, "CHUNK_ELEMENTS", 10)
+    assert list(row_slices(25)) == [slice(0, 10), slice(10, 20), slice(20, 25)]
+    assert list(row_slices(5, width=5)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert list(row_slices(2, width=11)) == [slice(0, 1), slice(1, 2)]
+    assert list(row_slices(3, width=0)) == [slice(0, 3)]

@@ -150,3 +150,9 @@ def test_single_class() -> None:
 def test_k_outside_the_classes_is_refused(k: int) -> None:
     with pytest.raises(ValueError, match=f"k={k} must be between 1 and the number of classes 3; lower k"):
         top_k_accuracy(TABLE.log(), TARGETS, k=k)
+
+
+def test_the_default_of_k_is_5(predictions) -> None:
+    log_probs, targets = predictions(500, 8, 0)
+    assert top_k_accuracy(log_probs, targets) == top_k_accuracy(log_probs, targets, k=5)
+    assert top_k_accuracy(log_probs, targets) != top_k_accuracy(log_probs, targets, k=6)

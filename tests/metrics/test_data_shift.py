@@ -39,3 +39,22 @@ def test_constant_features_do_not_count() -> None:
 def test_inputs_that_cannot_be_compared_are_refused() -> None:
     with pytest.raises(ValueError, match="cannot be compared"):
         input_shift(torch.zeros(5, 2), torch.zeros(5, 3))
+
+
+def test_two_examples_are_enough_and_chance_is_taken_off_exactly() -> None:
+    train, pair, four = (torch.tensor(values)[:, None] for values in ([0.0, 2.0], [10.0, 12.0], [9.0, 13.0, 9.0, 13.0]))
+    assert input_shift(train, pair) == pytest.approx(7.0)  # (10 / sqrt 2)^2 - 1/2 - 1/2 = 49
+    assert input_shift(train, four) == pytest.approx(math.sqrt(50 - 1 / 2 - 1 / 4))
+    assert input_shift(four, train) == pytest.approx(math.sqrt(10**2 / (16 / 3) - 1 / 2 - 1 / 4))
+    for few in (train[:1], pair[:1]):
+        with pytest.raises(ValueError, match="give at least two"):
+            input_shift(few, pair)
+        with pytest.raises(ValueError, match="give at least two"):
+            input_shift(pair, few)
+
+
+@pytest.mark.parametrize(("std", "counts"), [(1.5e-6, True), (0.9e-6, False)])
+def test_a_feature_counts_above_a_millionth_of_the_largest_deviation(std: float, counts: bool) -> None:
+    alternating = torch.tensor([-1.0, 1.0], dtype=torch.float64).repeat(50)
+    train = torch.stack([alternating, std * alternating], 1)
+    assert (input_shift(train, train + torch.tensor([0.0, 1.0])) > 1.0) == counts

@@ -98,3 +98,16 @@ def test_refusals() -> None:
         spearman(torch.ones(2), torch.ones(3))
     with pytest.raises(ValueError, match="predictions row 1 is nan"):
         spearman(torch.tensor([0.0, float("nan")]), torch.ones(2))
+
+
+def test_rounding_makes_no_correlation_above_one() -> None:
+    for seed in range(300):
+        x = torch.randn(7, generator=torch.Generator().manual_seed(seed))
+        assert -1.0 <= pearson(x, -3 * x) <= pearson(x, 3 * x) <= 1.0
+
+
+def test_another_class_may_be_the_positive_one() -> None:
+    predicted, observed = torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 1])
+    assert f1(predicted, observed, positive=0) == pytest.approx(2 / 3)
+    assert f1(predicted, observed) == pytest.approx(2 / 4)
+    assert f1(predicted, observed, positive=3) == 0.0

@@ -15,7 +15,7 @@ from varlearn.metrics.inputs import (
     checked_rows,
 )
 
-DTYPES = list(SUM_TOLERANCE)
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 UNIFORM = torch.full((5, 4), 0.25).log()
 
 
@@ -25,6 +25,10 @@ def test_rounded_softmax_is_accepted_in_every_dtype(dtype: torch.dtype, classes:
     for scale in (0.0, 1.0, 10.0):
         log_probs = (scale * torch.randn(20, classes, dtype=torch.float64)).log_softmax(-1).to(dtype)
         assert sum(len(chunk) for _, chunk in checked_rows(log_probs)) == 20
+
+
+def test_the_tolerances_of_the_documentation() -> None:
+    assert {dtype: SUM_TOLERANCE[dtype] for dtype in DTYPES} == dict(zip(DTYPES, (1e-5, 1e-4, 1e-2, 5e-2), strict=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

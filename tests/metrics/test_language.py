@@ -59,3 +59,9 @@ def test_refusals() -> None:
         perplexity(torch.tensor([-1.0]), torch.tensor([False]))
     with pytest.raises(ValueError, match=r"mask has dtype torch.int64 and shape \(1,\), must be bool"):
         perplexity(torch.tensor([-1.0]), torch.tensor([1]))
+
+
+def test_rounding_above_zero_is_accepted_up_to_a_thousandth() -> None:
+    assert perplexity(torch.tensor([1e-3], dtype=torch.float64)) == pytest.approx(math.exp(-1e-3), rel=1e-12)
+    with pytest.raises(ValueError, match=r"row 2 is 0.0011, must be <= 0"):
+        perplexity(torch.tensor([-1.0, 1e-3, 1.1e-3, 2.0], dtype=torch.float64))

@@ -138,3 +138,7 @@ def test_refusals(metric) -> None:
 def test_tpr_outside_its_range_is_refused(tpr: float) -> None:
     with pytest.raises(ValueError, match=r"tpr=.* must be in \(0, 1\]"):
         fpr_at_tpr(torch.ones(1), torch.ones(1), tpr)
+
+
+def test_every_in_domain_example_may_be_asked_for() -> None:
+    assert fpr_at_tpr(torch.tensor([3.0, 1.0]), torch.tensor([2.0, 0.0]), tpr=1.0) == 0.5

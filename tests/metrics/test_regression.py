@@ -149,3 +149,8 @@ def test_refusals() -> None:
 def test_an_interval_of_no_or_all_probability_is_refused(level: float) -> None:
     with pytest.raises(ValueError, match=r"must be in \(0, 1\)"):
         gaussian_interval(torch.zeros(1), torch.ones(1), level)
+
+
+def test_both_ends_of_an_interval_are_inside_and_may_be_equal() -> None:
+    lower, upper, targets = torch.tensor([1.0, 1.0, 2.0]), torch.tensor([3.0, 3.0, 2.0]), torch.tensor([1.0, 3.0, 2.0])
+    assert interval_coverage(lower, upper, targets) == 1.0

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from varlearn.metrics import nll, scaled_nll
+from varlearn.metrics import nll, scaled_nll, temperature_scaling
 from varlearn.metrics.temperature_scaling import fitted_sharpness
 from varlearn.prediction import Predictions, score
 
@@ -63,3 +63,33 @@ def test_a_single_mistake_tells_no_temperature() -> None:
 def test_one_example_is_refused() -> None:
     with pytest.raises(ValueError, match="1 example cannot be halved"):
         scaled_nll(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([0]))
+
+
+def test_two_examples_and_uniform_predictions_are_enough() -> None:
+    uniform = torch.tensor([[0.5, 0.5]] * 2, dtype=torch.float64).log()
+    assert scaled_nll(uniform, torch.tensor([0, 0])) == pytest.approx(math.log(2), rel=1e-12)
+
+
+def test_the_sharpness_is_between_0_and_1000() -> None:
+    rows = torch.tensor([[0.5005, 0.4995]] * 3, dtype=torch.float64).log()
+    assert fitted_sharpness(rows, torch.tensor([0, 0, 0])) == pytest.approx(1_000.0, rel=1e-6)
+    assert fitted_sharpness(rows, torch.tensor([1, 1, 1])) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_probabilities_below_1e_45_count_as_it() -> None:
+    def value(least: float) -> float:
+        right = torch.tensor([[0.0, least]] * 30, dtype=torch.float64)
+        return scaled_nll(right, torch.tensor([0] * 20 + [1] * 10))
+
+    assert value(-math.inf) == value(math.log(1e-46)) == value(math.log(1e-45))
+    assert value(-math.inf) != value(math.log(1.5e-45))
+
+
+def test_five_splits_and_seed_0_are_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    log_probs, targets = drawn(40)
+    assert scaled_nll(log_probs, targets) == scaled_nll(log_probs, targets, seed=0)
+    assert scaled_nll(log_probs, targets) != scaled_nll(log_probs, targets, seed=1)
+    fitted: list[int] = []
+    monkeypatch.setattr(temperature_scaling, "fitted_sharpness", lambda rows, _: float(fitted.append(len(rows)) or 1))
+    scaled_nll(log_probs, targets)
+    assert fitted == [20] * 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -185,3 +186,33 @@ def test_a_dead_data_loader_worker_inside_the_block() -> None:
             opt.zero_grad()
             model(example).sum().backward()
     assert_goes_on(model, opt)
+
+
+@pytest.mark.parametrize("stay", [False, True])
+def test_a_closure_that_fails_in_a_mode_leaves_the_mean(stay: bool) -> None:
+    model, opt = fresh()
+
+    def closure() -> None:
+        assert not all(map(torch.equal, model.parameters(), means))  # it sees a sample
+        raise ArithmeticError
+
+    with unchanged(opt):
+        means = [param.detach().clone() for param in model.parameters()]
+        opt.train(stay=stay)
+        with pytest.raises(ArithmeticError):
+            opt.step(closure)
+        assert all(map(torch.equal, model.parameters(), means))
+
+
+def test_a_loaded_checkpoint_is_not_kept() -> None:
+    _, opt = fresh()
+    given = opt.state_dict()
+    given["note"] = Note()
+    kept = weakref.ref(given["note"])
+    opt.load_state_dict(given)
+    del given
+    assert kept() is None
+
+
+class Note:
+    """Something that a weak reference can be made to."""
