@@ -151,3 +151,21 @@ def test_adapters_of_another_base_are_refused(tmp_path: Path) -> None:
     (path / "adapter_config.json").write_text(json.dumps(config | {"peft_type": "IA3"}))
     with pytest.raises(ValueError, match="type 'IA3'; only LORA"):
         MergeRecipe(Source(base), (Source(path),)).plan()
+
+
+def test_damaged_adapters_are_refused_by_name(tmp_path: Path) -> None:
+    base, values = base_folder(tmp_path / "base")
+    path, _ = adapter(tmp_path / "a", values, 1)
+    good = load_file(path / "adapter_model.safetensors")
+    factor = "base_model.model.first.lora_B.weight"
+    save_file(good | {factor: good[factor] * torch.nan}, path / "adapter_model.safetensors")
+    for method in ("average", "hessian"):
+        with pytest.raises(
+            ValueError, match=f"adapter_model.safetensors: '{factor}' has NaN or infinite entries; they"
+        ):
+            merged(base, [path], tmp_path / "out", method=method)
+    assert not (tmp_path / "out").exists()
+    (path / "adapter_model.safetensors").unlink()
+    (path / "adapter_model.bin").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match=r"a has no adapter_model.safetensors; save the adapter again"):
+        MergeRecipe(Source(base), (Source(path),)).plan()

@@ -16,7 +16,7 @@ from varlearn.files.tensor_file import Entry, TensorFile
 from varlearn.merging.curvature_rules import FLOOR
 from varlearn.merging.curvature_units import Units, units_of
 from varlearn.merging.lora_product import product_curvature, product_delta
-from varlearn.merging.stored_model import POSTERIOR, StoredModel, StoredTensors
+from varlearn.merging.stored_model import POSTERIOR, StoredModel, StoredTensors, finite
 from varlearn.posterior import Origin
 from varlearn.posterior.posterior_file import read_header
 
@@ -64,6 +64,8 @@ def open_adapter(path: Path, base: StoredModel, units: Mapping[str, Any] | None 
         return None
     config = read_config(path)
     scale = float(config["lora_alpha"]) / float(config["r"])
+    if not (path / WEIGHTS).is_file():
+        raise FileNotFoundError(f"{path} has no {WEIGHTS}; save the adapter again with model.save_pretrained(folder)")
     file = TensorFile(path / WEIGHTS)
     pairs = _pairs(path, file, base)
     weights = AdapterTensors(base.tensors, file, pairs, scale)
@@ -234,4 +236,4 @@ class AdapterCurvature(StoredTensors):
 
 
 def _matrix(file: TensorFile, name: str) -> Tensor:
-    return file.read(name).double().view(file.entries[name].shape)
+    return finite(file, name, file.read(name)).double().view(file.entries[name].shape)

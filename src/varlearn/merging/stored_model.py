@@ -50,16 +50,20 @@ class StoredTensors:
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Tensor:
         """Some entries of a tensor, which must be finite."""
         file, key = self._places[self.aliases.get(name, name)]
-        values = file.read(key, start, stop)
-        if values.is_floating_point() and values.itemsize > 1 and not values.isfinite().all():
-            raise ValueError(
-                f"{file.path}: {key!r} has NaN or infinite entries; they must be finite, use a good checkpoint"
-            )
-        return values
+        return finite(file, key, file.read(key, start, stop))
 
     def files(self) -> list[TensorFile]:
         """Every file once, in the order of their paths."""
         return sorted({file.path: file for file, _ in self._places.values()}.values(), key=lambda file: file.path)
+
+
+def finite(file: TensorFile, key: str, values: Tensor) -> Tensor:
+    """The values that were read from a file, which must be finite."""
+    if values.is_floating_point() and values.itemsize > 1 and not values.isfinite().all():
+        raise ValueError(
+            f"{file.path}: {key!r} has NaN or infinite entries; they must be finite, use a good checkpoint"
+        )
+    return values
 
 
 @dataclass
