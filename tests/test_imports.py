@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": LIBRARY | {"methods"},
     "train": ABOVE | {"methods", "setting_checks"},
     "fitting": ABOVE | {"methods", "setting_checks", "train", "report"},
-    "sklearn": {"fitting"},
+    "sklearn": {"fitting", "setting_checks"},
     "recipes": ABOVE | {"methods", "train", "report"},
     "demo": ABOVE | {"methods", "train", "report", "recipes", ROOT},
     "cli": ABOVE | {"methods", "train", "report", "recipes", "demo", ROOT},

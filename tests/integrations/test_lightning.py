@@ -167,7 +167,7 @@ def test_accumulation_is_one_sample_and_the_mean_gradient(tmp_path: Path) -> Non
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_clipping_reaches_hhat_and_is_warned_of(tmp_path: Path, accumulate: int) -> None:
     module = Net()
-    with pytest.warns(UserWarning, match=r"gradient_clip_val=0.1 scales the gradient that hhat is made of"):
+    with pytest.warns(UserWarning, match=r"gradient_clip_val=0.1 scales the gradient from which IVON estimates"):
         run = fit(module, tmp_path, gradient_clip_val=0.1, accumulate_grad_batches=accumulate)
     assert_same(module, run, replay(accumulate=accumulate, clip=0.1))
 

@@ -58,7 +58,7 @@ def test_accumulation_is_one_sample_and_the_mean_gradient(tmp_path: Path) -> Non
 def test_clipping_by_the_trainer_reaches_hhat_and_is_warned_of(tmp_path: Path) -> None:
     done = trainer(tmp_path, max_grad_norm=0.1)
     with pytest.warns(
-        UserWarning, match=r"max_grad_norm=0.1 scales the gradient that hhat is made of.*max_grad_norm=0.0"
+        UserWarning, match=r"max_grad_norm=0.1 scales the gradient from which IVON estimates.*max_grad_norm=0.0"
     ):
         done.train()
     assert_same(done, replay(done, clip=0.1))

@@ -9,17 +9,14 @@ from typing import Any
 
 from torch import nn
 
-from varlearn import presets
 from varlearn.methods import Optim, named, settings_for
-from varlearn.optim.prior_widths import suggested_lr
 
 
 def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: int, steps: int) -> Optim:
     """The settings of a method for this network and this length of training.
 
-    - "auto" is "vadamw"; its rule is frozen in `experiments/no_tuning`. "adamw" takes the same learning rate.
-    - "ivon" takes `presets.short_run(n, steps)`.
-    - Other methods need `lr` unless they have a default of their own.
+    A method with a rule gives the settings itself (`Method.untuned`). Others need `lr`, unless their class of settings
+    has its own default.
 
     Args:
         method: a name of `varlearn.methods.METHODS` or "auto", or complete settings.
@@ -46,24 +43,12 @@ def chosen_settings(method: str | Optim, lr: float | None, model: nn.Module, n: 
         raise ValueError(f"lr={lr!r} must be a number > 0; leave it out for the rule's")
     kind = named(method, "method")
     given: dict[str, Any] = {"name": kind.name} | ({} if lr is None else {"lr": float(lr)})
-    match kind.name:
-        case "vadamw":
-            rule: dict[str, Any] = {"lr": suggested_lr(model)}
-        case "adamw":
-            rule = {"lr": suggested_lr(model), "weight_decay": 0.01, "beta2": 0.999}
-        case "ivon":
-            rule = _as_settings(dict(presets.short_run(n, steps)))
-        case _:
-            rule = {}
-            default = next(field.default for field in fields(kind.Settings) if field.name == "lr")
-            if lr is None and default == Optim.lr:
-                raise ValueError(
-                    f"method={method!r} has no rule for its learning rate; pass lr, e.g. lr=0.05, or use method='auto'"
-                )
+    rule = kind.untuned(model, n, steps)
+    if rule is None:
+        rule = {}
+        default = next(field.default for field in fields(kind.Settings) if field.name == "lr")
+        if lr is None and default == Optim.lr:
+            raise ValueError(
+                f"method={method!r} has no rule for its learning rate; pass lr, e.g. lr=0.05, or use method='auto'"
+            )
     return kind.Settings(**rule | given)
-
-
-def _as_settings(preset: dict[str, Any]) -> dict[str, Any]:
-    beta1, beta2 = preset.pop("betas")
-    known = {field.name for field in fields(Optim)}
-    return {name: value for name, value in preset.items() if name in known} | {"beta1": beta1, "beta2": beta2}

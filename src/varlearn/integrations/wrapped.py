@@ -13,7 +13,6 @@ from torch import nn
 from varlearn.advice import Finding, RunFacts, findings
 from varlearn.batchnorm import uncalibrated_layers
 from varlearn.integrations.peft import adapter_posterior, is_peft_model, save_adapter_posterior
-from varlearn.optim import VAdamW
 from varlearn.optim.variational import VariationalOptimizer
 from varlearn.posterior import DiagGaussian, save
 from varlearn.posterior.binding import unwrap
@@ -156,19 +155,17 @@ def warn_of_clipping(optimizer: VariationalOptimizer, setting: str, off: str, sc
     """Say that the framework clips `p.grad`, and what to do instead, where the optimizer cannot undo it.
 
     Args:
-        optimizer: IVON or VAdamW. The latter notices clipping in a single process.
+        optimizer: variational.
         setting: what the user set, e.g. "max_grad_norm=1.0".
         off: how to switch it off.
         scaled: whether a gradient scaler is in use.
     """
-    if isinstance(optimizer, VAdamW) and optimizer.notices_clipping and not scaled:
+    if optimizer.notices_clipping and not scaled:
         return
     name = type(optimizer).__name__
-    what = "the second moment" if isinstance(optimizer, VAdamW) else "hhat"
-    curvature = "it" if isinstance(optimizer, VAdamW) else "h"
     warnings.warn(
-        f"{setting} scales the gradient that {what} is made of, so {curvature} is estimated too small whenever it "
-        f"clips; use {off} and {name}(..., max_grad_norm=1.0), which clips the gradient of the mean alone",
+        f"{setting} scales the gradient from which {name} estimates the curvature, so the curvature is too small "
+        f"whenever it clips; use {off} and {name}(..., max_grad_norm=1.0), which clips the gradient of the mean alone",
         UserWarning,
         stacklevel=3,
     )

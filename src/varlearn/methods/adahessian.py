@@ -50,6 +50,7 @@ class AdaHessianMethod(Method[AdaHessianSettings]):
     label = "AdaHessian"
     cost = "forward and backward pass, and two more to differentiate twice; two copies of the weights, and the graph"
     Settings = AdaHessianSettings
+    passes = 2
     averages = False
     clips_itself = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from varlearn.methods.method import Facts, Method, S, Training
 from varlearn.methods.parameter_groups import parameter_groups
@@ -21,6 +21,13 @@ class AdamWMethod(Method[S]):
     label = "AdamW"
     cost = "forward and backward pass per step; two copies of the weights"
     averages = False
+
+    @classmethod
+    def untuned(cls, model: nn.Module, n: int, steps: int) -> dict[str, Any]:
+        """The learning rate of variational AdamW, and PyTorch's other settings."""
+        from varlearn.optim.prior_widths import suggested_lr
+
+        return {"lr": suggested_lr(model), "weight_decay": 0.01, "beta2": 0.999}
 
     def optimizer(self, model: nn.Module, facts: Facts) -> torch.optim.AdamW:
         """AdamW with `lr`, `beta1`, `beta2` and `weight_decay`."""

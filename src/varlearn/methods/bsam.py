@@ -58,6 +58,7 @@ class BSAMMethod(VariationalMethod[BSAMSettings]):
     label = "bSAM"
     cost = "two forward and backward passes per sample; three copies of the weights"
     Settings = BSAMSettings
+    passes = 2
 
     def optimizer(self, model: nn.Module, facts: Facts) -> BSAM:
         """BSAM with lambda = n where `ess` is None."""

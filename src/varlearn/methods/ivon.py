@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from varlearn.methods.curvature_passes import gauss_newton_pass, hutchinson_pass
 from varlearn.methods.method import Batch, Facts, Training
@@ -58,6 +58,16 @@ class IVONMethod(VariationalMethod[IVONSettings]):
     label = "IVON"
     cost = "forward and backward pass per sample; three copies of the weights"
     Settings = IVONSettings
+
+    @classmethod
+    def untuned(cls, model: nn.Module, n: int, steps: int) -> dict[str, Any]:
+        """`presets.short_run`."""
+        from varlearn.presets import short_run
+
+        preset = dict(short_run(n, steps))
+        beta1, beta2 = preset.pop("betas")
+        known = {field.name for field in fields(cls.Settings)}
+        return {name: value for name, value in preset.items() if name in known} | {"beta1": beta1, "beta2": beta2}
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The network unchanged; one that mixes the examples of a batch has no Gauss-Newton estimate."""

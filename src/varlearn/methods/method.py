@@ -123,6 +123,8 @@ class Method(ABC, Generic[S]):
         cost: of training, in words: passes, and memory besides weights and gradients.
         Settings: the class of its settings; a subclass of `Optim` where it has further ones.
         averages: whether predictions are averaged over samples. False: the posterior is a point.
+        passes: forward and backward passes of a step with one sample, in those of SGD, to compare at equal compute.
+            Per-example gradients and a product with the Hessian count as a further pass each.
         clips_itself: whether the optimizer bounds the gradient's norm (`Facts.max_grad_norm`). False: the loop does.
     """
 
@@ -131,10 +133,22 @@ class Method(ABC, Generic[S]):
     cost: ClassVar[str]
     Settings: ClassVar[type[Optim]] = Optim
     averages: ClassVar[bool] = True
+    passes: ClassVar[int] = 1
     clips_itself: ClassVar[bool] = False
 
     def __init__(self, settings: S) -> None:
         self.settings = settings
+
+    @classmethod
+    def untuned(cls, model: nn.Module, n: int, steps: int) -> dict[str, Any] | None:
+        """Settings that need no tuning, for `varlearn.fit`; None if the method has no rule and takes its defaults.
+
+        Args:
+            model: with its initial weights.
+            n: terms of the training loss.
+            steps: of the whole run.
+        """
+        return None
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The network to train and to predict with: the given one, changed or wrapped, with unchanged weights."""

@@ -45,6 +45,7 @@ class SAMMethod(Method[SAMSettings]):
     label = "SAM"
     cost = "two forward and backward passes per step; two copies of the weights"
     Settings = SAMSettings
+    passes = 2
     averages = False
     clips_itself = True
 

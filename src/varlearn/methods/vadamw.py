@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from varlearn.methods.method import Facts
 from varlearn.methods.shared_settings import Optim
@@ -57,6 +57,13 @@ class VAdamWMethod(VariationalMethod[VAdamWSettings]):
     label = "VAdamW"
     cost = "forward and backward pass per sample; three copies of the weights"
     Settings = VAdamWSettings
+
+    @classmethod
+    def untuned(cls, model: nn.Module, n: int, steps: int) -> dict[str, Any]:
+        """A learning rate in proportion to the weights; the rule is frozen in `experiments/no_tuning`."""
+        from varlearn.optim.prior_widths import suggested_lr
+
+        return {"lr": suggested_lr(model)}
 
     def optimizer(self, model: nn.Module, facts: Facts) -> VAdamW:
         """VAdamW with n, batch size and length of the run. It clips the gradient of the mean alone."""

@@ -40,6 +40,7 @@ class GaussNewtonMethod(VariationalMethod[S]):
     """A variational method whose hhat is the mean of single examples' squared gradients."""
 
     momentum: ClassVar[Literal["sum", "average"]]
+    passes = 2
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The network unchanged; one that mixes the examples of a batch is refused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,9 +13,8 @@ from torch import Tensor
 from varlearn.core.dtypes import state_dtype
 from varlearn.core.shards import local
 from varlearn.optim import hyper, objective, state
-from varlearn.optim.engine.plan import Member
 from varlearn.optim.sampling.blocks import SamplingBlocks
-from varlearn.optim.sampling.sample import Sample
+from varlearn.optim.sampling.sample import Sample, all_members
 from varlearn.optim.sampling.sample_average import SampleAverage
 from varlearn.optim.stepping import Stepper
 
@@ -176,7 +175,7 @@ class VariationalOptimizer(SamplingBlocks):
             group["draws"] += len(average.samples)
         average.finish()
         self._step_bytes = average.bytes
-        plans = self._members.plans(_all_members(average.samples))
+        plans = self._members.plans(all_members(average.samples))
         scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
         last = self._mode
         then = partial(self._next_sample, last) if self._stays and last in self._weights.open else None
@@ -188,6 +187,11 @@ class VariationalOptimizer(SamplingBlocks):
         """The sample that a step draws in its own pass; asked for when the step is counted. None: it is drawn after."""
         is_same = self._members.find(self.param_groups, self.state) is last.members
         return self._sample(train=True) if is_same else None
+
+    @property
+    def notices_clipping(self) -> bool:
+        """Whether `clip_grad_norm_` between backward and `step()` leaves the curvature alone."""
+        return False
 
     def _unclip_factor(self) -> float | Tensor:
         """Multiplies the gradient that the curvature is estimated from; above 1 where the user has clipped it."""
@@ -287,12 +291,3 @@ class VariationalOptimizer(SamplingBlocks):
             del self.param_groups[count:]
             raise
         self._guard.watch(self.param_groups[-1]["params"])
-
-
-def _all_members(samples: Sequence[Sample]) -> Sequence[Member]:
-    """The parameters of all samples, each once. Several samples differ if a parameter was frozen between them."""
-    first = samples[0].members
-    if all([sample.members is first for sample in samples]):
-        return first
-    by_id = {id(member.param): member for sample in samples for member in sample.members}
-    return list(by_id.values())

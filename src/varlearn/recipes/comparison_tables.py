@@ -18,10 +18,6 @@ ENSEMBLES = (
 )  # whose ensembles are lines: deep ensembles, Multi-IVON, Multi-SWAG, ...
 MEMBERS = 5
 
-# Forward and backward passes of a step, in those of SGD; 1 where a method is not named. Per-example gradients count as
-# a further pass, as SAM's two and AdaHessian's product with the Hessian do.
-PASSES = {"sam": 2, "bsam": 2, "adahessian": 2, "vogn": 2, "vogn-paper": 2}
-
 NOTE = (
     "Equal compute: an SGD epoch is one forward and backward pass over the data. The column cost counts them: SAM, "
     "bSAM, AdaHessian and VOGN take two per step, an ensemble of M members M times its method's. Each line names its "
@@ -55,7 +51,7 @@ def cost(run: Run, members: int = 1) -> float:
     >>> cost(comparison("sgd", "paper")), cost(comparison("ivon", "paper"), members=5)
     (200.0, 1000.0)
     """
-    return float(run.train.epochs * run.optim.samples * PASSES.get(run.optim.name, 1) * members)
+    return float(run.train.epochs * run.optim.samples * named(run.optim.name).passes * members)
 
 
 def passes_at_test(run: Run, members: int = 1, at_mean: bool = False) -> int:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from varlearn.methods import METHODS
 from varlearn.prediction.predictions_file import AnyPredictions
 from varlearn.report.run_results import RunResults
 
-METHOD_COLORS = {"ivon": 0, "adamw": 1, "sgd": 2, "vadamw": 3}
+FIRST_COLORS = {method: color for color, method in enumerate([*METHODS][:4])}  # the same on every page
 COLORS = 8  # in the style sheet
 MOST_IN_ORDER = 6  # groups; more are sorted
 NOT_COMPARED = ("seed", "recipe", "scale")  # settings that make no difference between two methods
@@ -155,7 +156,7 @@ def _settings(run: RunResults) -> dict[str, Any]:
 
 
 def _colors(methods: Sequence[str]) -> dict[str, int]:
-    known = {method: METHOD_COLORS[method] for method in methods if method in METHOD_COLORS}
+    known = {method: FIRST_COLORS[method] for method in methods if method in FIRST_COLORS}
     free = [color for color in range(COLORS) if color not in known.values()] or list(range(COLORS))
     others = [method for method in dict.fromkeys(methods) if method not in known]
     return known | {method: free[number % len(free)] for number, method in enumerate(others)}

@@ -59,3 +59,12 @@ class Sample:
     def __contains__(self, param: Tensor) -> bool:
         """Whether it perturbs a parameter."""
         return id(param) in self._by_id
+
+
+def all_members(samples: Sequence[Sample]) -> Sequence[Member]:
+    """The parameters of all samples, each once. Several samples differ if a parameter was frozen between them."""
+    first = samples[0].members
+    if all([sample.members is first for sample in samples]):
+        return first
+    by_id = {id(member.param): member for sample in samples for member in sample.members}
+    return list(by_id.values())
