@@ -88,28 +88,7 @@ class BBB(VariationalOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        defaults: dict[str, Any] = {
-            "lr": lr,
-            "ess": ess,
-            "hess_init": hess_init,
-            "std_init": std_init,
-            "weight_decay": weight_decay,
-            "prior_std": prior_std,
-            "kl_weight": kl_weight,
-            "decay": decay,
-            "betas": betas,
-            "eps": eps,
-            "mc_samples": mc_samples,
-            "prior_mean": prior_mean,
-            "noise": noise,
-            "nonfinite": nonfinite,
-            "max_grad_norm": max_grad_norm,
-            "memory": memory,
-            "foreach": foreach,
-            "maximize": maximize,
-            "hess_approx": "reparam",
-            "rho_init": None,
-        }
+        defaults = hyper.arguments(locals(), "seed") | {"hess_approx": "reparam", "rho_init": None}
         if seed is not None:
             defaults["seed"] = seed
         hyper.check(defaults)
