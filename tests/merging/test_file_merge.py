@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 import varlearn
 from tests.merging.stored import SHAPES, contents, folder, learned, sharded, weights
 from varlearn.files.checked_json import read_json
+from varlearn.files.formats import CorruptFileError
 from varlearn.files.locking import BusyError
 from varlearn.files.tensor_file import file_sha256
 from varlearn.merging import Method
@@ -243,6 +244,19 @@ def test_tied_weights_keep_one_copy(paths: list[Path], tmp_path: Path) -> None:
     assert torch.equal(again.read("layer.weight"), wanted.float().flatten())
     merge_files(recipe(paths, method="average").plan(), tmp_path / "shards", shard_bytes=150)
     assert torch.equal(open_model(tmp_path / "shards").tensors.read("layer.weight"), wanted.float().flatten())
+
+
+def test_a_damaged_result_is_refused_as_the_next_base(paths: list[Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    merge_files(recipe(paths).plan(), out, shard_bytes=150)
+    open_model(out)
+    shard = sorted(out.glob("model-*"))[0]
+    good = shard.read_bytes()
+    shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(CorruptFileError, match=rf"{shard.name} does not have the SHA-256 in .*merge.json: it is dam"):
+        open_model(out)
+    (out / "merge.json").unlink()
+    open_model(out)
 
 
 def test_points_need_no_curvature(tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ from varlearn.files.tensor_file import TensorFile, file_sha256
 from varlearn.merging.merge_card import merge_card
 from varlearn.merging.merge_plan import MergePlan, Step
 from varlearn.merging.plan_pieces import shard_pieces
-from varlearn.merging.stored_model import INDEX, WEIGHTS, StoredModel
+from varlearn.merging.stored_model import INDEX, RECORD, WEIGHTS, StoredModel
 
-RECORD = "merge.json"
 SHARD_BYTES = 5_000_000_000
 _NOT_COPIED = (
     ".safetensors",

@@ -9,16 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from varlearn.files.checked_json import parse_json
+from varlearn.files.checked_json import parse_json, read_json
 from varlearn.files.formats import CorruptFileError
 from varlearn.files.sealed import KEY
-from varlearn.files.tensor_file import Entry, TensorFile
+from varlearn.files.tensor_file import Entry, TensorFile, file_sha256
 from varlearn.merging.curvature_units import Units, units_of
 from varlearn.posterior import Origin
 from varlearn.posterior.posterior_file import read_header
 
 WEIGHTS, INDEX, POSTERIOR = "model.safetensors", "model.safetensors.index.json", "posterior.safetensors"
 GRAMS = "input_grams.safetensors"
+RECORD = "merge.json"
 _OLD = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
@@ -106,7 +107,8 @@ class StoredModel:
 def open_model(path: Path, curvature: Path | None = None, units: Mapping[str, Any] | None = None) -> StoredModel:
     """Open a folder as Hugging Face writes it, a folder of a run, a posterior file or a plain safetensors file.
 
-    Headers are read and compared with the size of their files; a file with a checksum of ours is compared with it.
+    Headers are read and compared with the size of their files. A file that has a checksum, in itself or in the
+    `merge.json` beside it, is compared with it.
 
     Args:
         path: folder or file.
@@ -121,7 +123,22 @@ def open_model(path: Path, curvature: Path | None = None, units: Mapping[str, An
         model = replace(model, origin=replace(model.origin, **units))
     for file in model.files():
         file.verify()
+    _verify_merged(path, model)
     return model
+
+
+def _verify_merged(folder: Path, model: StoredModel) -> None:
+    """Compare the shards of a merged model with the checksums in its record."""
+    record = folder / RECORD
+    if not record.is_file():
+        return
+    known = read_json(record).get("files", {})
+    for path in (file.path for file in model.tensors.files() if file.path.name in known):
+        if file_sha256(path) != known[path.name]:
+            raise CorruptFileError(
+                f"{path} does not have the SHA-256 in {record}: it is damaged, or was changed after the merge; copy it "
+                f"again, or remove {RECORD} if you changed it on purpose"
+            )
 
 
 def _open(path: Path) -> StoredModel:
