@@ -202,6 +202,9 @@ def test_a_closure_that_fails_in_a_mode_leaves_the_mean(stay: bool) -> None:
         with pytest.raises(ArithmeticError):
             opt.step(closure)
         assert all(map(torch.equal, model.parameters(), means))
+    in_block(opt, lambda: mse(model))
+    opt.step()
+    assert not opt.is_sampled  # the mode is over, also one that stays
 
 
 def test_a_loaded_checkpoint_is_not_kept() -> None:
