@@ -24,7 +24,7 @@ class DampedVariational(VariationalOptimizer):
 
     def __init__(self, params: Any, defaults: dict[str, Any], seed: int | None, prior_mean: PriorMean) -> None:
         given = objective.is_given(prior_mean)
-        defaults = defaults | {"prior_mean": None if given else prior_mean, "debias": defaults["momentum"] == "average"}
+        defaults = defaults | {"prior_mean": None if given else prior_mean}
         hyper.normalize(defaults)
         super().__init__(params, defaults | {"seed": torch.initial_seed() if seed is None else seed})
         if given:
