@@ -28,7 +28,8 @@ from soak.mutants import COMPONENTS, Mutant
 
 SECONDS = 60.0  # of tests for one mutant
 CASES = 4  # of a test with parameters
-_SEVERAL_PROCESSES = "tests/optim/ranks"  # the tracer does not see what they run
+# The tracer does not see what several processes run, and makes the interpreter of kernels many times slower.
+_LEFT_OUT = ("tests/optim/ranks", "tests/optim/engine/triton")
 
 Covering = dict[str, dict[str, Any]]
 
@@ -159,9 +160,9 @@ def _folders() -> list[str]:
 def main(out: Path) -> None:
     """Run the tests and write the file."""
     recorder = Recorder(Path.cwd().resolve())
-    ignored = f"--ignore={_SEVERAL_PROCESSES}"
+    ignored = [f"--ignore={folder}" for folder in _LEFT_OUT]
     options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *NO_LIMIT]
-    code = pytest.main([*_folders(), ignored, *options], plugins=[recorder])
+    code = pytest.main([*_folders(), *ignored, *options], plugins=[recorder])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):  # interrupted: what is recorded is not all
         sys.exit(int(code))
     unfinished = out.with_suffix(".tmp")
