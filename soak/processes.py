@@ -20,7 +20,7 @@ from varlearn import IVON, VAdamW
 from varlearn.optim.engine.native import native_engine
 
 BEFORE, AFTER = 4, 6  # steps
-LONGEST = 120.0  # seconds that a child may take; a spawned one imports torch first
+LONGEST = 600.0  # seconds that a child may take; a spawned one imports torch first, slowly on a busy machine
 METHODS = ("fork", "fork", "fork", "fork", "fork", "fork", "spawn", "forkserver")  # the first takes no time
 
 Trained = tuple[nn.Module, IVON | VAdamW]
