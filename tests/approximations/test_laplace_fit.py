@@ -212,6 +212,17 @@ def test_the_last_layer_takes_one_forward_pass_per_batch(structure: Any) -> None
     assert len(passes) == len(batches) > 1
 
 
+def test_outputs_that_are_not_finite_are_refused_with_the_number_of_the_batch() -> None:
+    net, (first, (inputs, targets)) = network()
+    cure = "check the data, then whether training diverged"
+    with pytest.raises(ValueError, match=rf"batch 1 has NaN or infinity in the outputs, .* finite; {cure}"):
+        fit_laplace(net, [first, (inputs.masked_fill(inputs > 0, math.nan), targets)])
+
+
+def test_it_prints_its_size_and_not_its_numbers() -> None:
+    assert repr(fit_laplace(*network())) == "Laplace of 12 weights in 2 tensors, fitted to 14 terms of the loss"
+
+
 def test_wrong_use_is_refused_with_its_cure() -> None:
     net, batches = network()
     with pytest.raises(ValueError, match=r"the last layer of Sequential is not linear: .* use layers='all'"):

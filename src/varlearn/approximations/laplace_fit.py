@@ -10,12 +10,14 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from varlearn.approximations import curvature_sums
 from varlearn.approximations.curvature_sums import Curvature
 from varlearn.approximations.output_curvature import last_layer, output_curvature, uncompiled
 from varlearn.posterior import DiagGaussian, KroneckerGaussian, LowRankGaussian, Origin, Point
 from varlearn.posterior.binding import model_tensors
+from varlearn.posterior.tensors import size_of
 from varlearn.prediction import predict
 from varlearn.prediction.loader_batches import Unpack, arguments, device_of, move, outputs_of, split_batch
 from varlearn.prediction.temperature import golden_section, nll_of
@@ -28,7 +30,7 @@ _GRID = [math.log(10.0) * exponent / 2.0 for exponent in range(-12, 13)]  # 25 p
 _VALIDATION_GRID = [10.0 ** (exponent / 2.5) for exponent in range(-10, 11)]  # 21 from 1e-4 to 1e4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Laplace:
     """The curvature at trained weights, from which a posterior is made for any prior; see `fit_laplace`.
 
@@ -45,6 +47,9 @@ class Laplace:
     n: int
     log_likelihood: float
     origin: Origin
+
+    def __repr__(self) -> str:
+        return f"Laplace of {size_of(self.at.mean)}, fitted to {self.n:,} terms of the loss"
 
     def posterior(self, prior_precision: float = 10.0) -> DiagGaussian | KroneckerGaussian | LowRankGaussian:
         """The Gaussian with the trained weights as its mean and the curvature plus the prior's precision.
@@ -153,7 +158,7 @@ def fit_laplace(
     sums: curvature_sums.Sums | None = None
     n, log_likelihood = 0, 0.0
     with _evaluated(model):
-        for batch in loader:
+        for number, batch in enumerate(loader):
             inputs, targets = unpack(batch)
             inputs = move(inputs, device)
             if targets is None:
@@ -161,6 +166,7 @@ def fit_laplace(
             if sums is None:
                 sums = _empty_sum(model, inputs, layers, structure, call)
             outputs, add = sums.forward(inputs)
+            _check_finite(outputs, number)
             found = output_curvature(outputs, targets.to(device), noise_variance)
             add(found.curvature)
             n += len(found.curvature)
@@ -230,6 +236,14 @@ def _caller(model: nn.Module) -> Callable[[Any], Any]:
         return outputs_of(model(*args, **kwargs))
 
     return call
+
+
+def _check_finite(outputs: Any, batch: int) -> None:
+    if not all(bool(part.isfinite().all()) for part in tree_leaves(outputs)):
+        raise ValueError(
+            f"batch {batch} has NaN or infinity in the outputs, which must be finite; check the data, then whether "
+            "training diverged"
+        )
 
 
 def _check_precision(value: float) -> None:
