@@ -131,3 +131,30 @@ def test_the_table_shows_what_was_reached(tmp_path: Path) -> None:
 def test_a_wrong_command_line_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         run.main(arguments)
+
+
+def test_each_part_has_half_of_the_time_that_is_left_and_the_mutants_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+
+    def minute(numbers: range, seed: int) -> Iterator[Outcome]:
+        for _ in numbers:
+            clock[0] += 60.0
+            yield Outcome("minute")
+
+    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
+    monkeypatch.delitem(PARTS, "example")
+    for name in ("one", "two", "mutants"):
+        monkeypatch.setitem(PARTS, name, replace(PART, name=name, short=100, cases=minute))
+    assert run.main(["--out", str(tmp_path)]) == 0
+    found = {name: results.read(tmp_path, name) for name in PARTS}
+    done = {name: document["done"] for name, document in found.items() if document is not None}
+    assert done == {"mutants": 15, "one": 7, "two": 7}  # of 30 minutes less two for a last case
+    assert clock[0] <= 30 * 60
+    assert not any(document["finished"] for document in found.values() if document is not None)
+    assert capsys.readouterr().out.count("its time is over; the same command continues") == 3
+    assert run.main(["--out", str(tmp_path), "--only", "one"]) == 0
+    continued = results.read(tmp_path, "one")
+    assert continued is not None
+    assert continued["done"] == 7 + 29
