@@ -109,3 +109,12 @@ def test_writing_keeps_identity_ties_and_memory_format() -> None:
     conv = nn.Conv2d(3, 4, 2).to(memory_format=torch.channels_last)
     write_into(conv, {"weight": torch.randn(4, 3, 2, 2)})
     assert conv.weight.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(("count", "end"), [(8, "'w7'; use"), (9, "'w7' and 1 more; use")])
+def test_eight_names_are_listed(count: int, end: str) -> None:
+    with pytest.raises(ValueError, match=end):
+        check_fits(Point({"weight": torch.zeros(1, 1)} | {f"w{k}": torch.zeros(1) for k in range(count)}), LINEAR)
+
+
+LINEAR = nn.Linear(1, 1, bias=False)

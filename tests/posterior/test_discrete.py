@@ -136,3 +136,38 @@ def test_the_state_of_a_point_has_its_weights_or_others_and_what_is_fixed() -> N
     state = point.state_dict({"w": torch.full((2,), 3.0)})
     assert state["w"].tolist() == state["other"].tolist() == [3.0, 3.0]
     assert state["running_mean"].tolist() == [0.0, 0.0]
+
+
+def test_a_point_moves_with_all_that_belongs_to_it() -> None:
+    fixed = {"running_mean": torch.zeros(2), "count": torch.tensor(3)}
+    moved = Point({"w": torch.ones(2)}, fixed, {"other": "w"}).to(dtype=torch.float64)
+    assert {name: value.dtype for name, value in moved.state_dict().items()} == {
+        "w": torch.float64, "other": torch.float64, "running_mean": torch.float64, "count": torch.int64,
+    }  # fmt: skip
+    alone = point(1.0).to(dtype=torch.float64)
+    assert alone.fixed is None
+    assert alone.tied == {}
+
+
+def test_the_first_sample_of_seed_0_is_the_default() -> None:
+    q = Mixture([normal(0.0, 1.0), normal(5.0, 1.0)])
+    assert torch.equal(q.sample()["w"], q.sample(0, 0)["w"])
+    assert [q.choose(seed=seed) for seed in range(20)] == [q.choose(seed, 0) for seed in range(20)]
+    assert [q.choose(index=index) for index in range(20)] == [q.choose(0, index) for index in range(20)]
+    wide = q.components[0]
+    assert torch.equal(wide.sample()["w"], wide.sample(0, 0)["w"])
+    assert len({float(wide.sample(*at)["w"]) for at in ((0, 0), (0, 1), (1, 0), (1, 1))}) == 4
+
+
+def test_an_infinite_weight_is_refused() -> None:
+    with pytest.raises(ValueError, match="weight=inf must be > 0 and finite"):
+        Mixture([point(0.0), point(1.0)], [1.0, math.inf])
+
+
+def test_every_finite_temperature_is_accepted() -> None:
+    largest = torch.finfo(torch.float32).max
+    for temperature in (0.0, 1e-30, largest):
+        assert point(1.0).at_temperature(temperature).mean["w"].item() == 1.0
+    for temperature in (2 * largest, math.inf, math.nan, -1e-30):
+        with pytest.raises(ValueError, match="must be >= 0 and finite in float32"):
+            point(1.0).at_temperature(temperature)
