@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.methods.test_ivon import FACTS, Quadratic
+from tests.methods.quadratic import FACTS, Quadratic
 from varlearn import DiagGaussian
 from varlearn.methods.bbb import BBBMethod, BBBPaperMethod, BBBPaperSettings, BBBSettings
 from varlearn.models.frn import FilterResponseNorm

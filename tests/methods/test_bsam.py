@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from tests.methods.command_line import assert_later_stages_repeat, assert_repeats_after_a_kill, scores, trained
-from tests.methods.test_ivon import Quadratic
+from tests.methods.quadratic import Quadratic
 from varlearn import posterior
 from varlearn.methods import Facts
 from varlearn.methods.bsam import BSAMMethod, BSAMSettings

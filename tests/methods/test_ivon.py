@@ -1,44 +1,22 @@
 """IVON as a method: its settings, its blocks, its posterior."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from varlearn import IVON, DiagGaussian
+from tests.methods.quadratic import FACTS, Quadratic, assert_learns_a_gaussian
+from varlearn import IVON
 from varlearn.data.examples import Examples
-from varlearn.methods import Facts, Optim
+from varlearn.methods import Optim
 from varlearn.methods.ivon import IVONMethod, IVONSettings
 from varlearn.train.build import build_parts
 from varlearn.train.config import Data, Model, Run, Train
 from varlearn.train.processes import Processes
 from varlearn.train.training import Training
 
-FACTS = Facts(n=10, batch_size=2, steps=3, task="classification", seed=5, max_grad_norm=2.0)
 SETTINGS = {"lr": 0.3, "ess": 7.0, "hess_init": 0.2, "clip_radius": 0.5, "rescale_lr": False}
-
-
-class Quadratic:
-    """A run whose loss is (w - batch)^2 / 2; it writes down how `backward` is called."""
-
-    def __init__(self, method: IVONMethod) -> None:
-        self.model, self.facts, self.step = nn.Linear(1, 1, bias=False), FACTS, 0
-        self.optimizer = method.optimizer(self.model, FACTS)
-        self.calls: list[tuple[float, float | None, bool]] = []
-
-    def backward(self, batch: Any, *, share: float | None = None, more: bool = False) -> Tensor:
-        loss = self.loss(batch)
-        loss.backward()
-        self.calls.append((self.model.weight.item(), share, more))
-        return loss.detach()
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.model(inputs)
-
-    def loss(self, batch: Any) -> Tensor:
-        return 0.5 * (self.model.weight - batch).square().sum()
 
 
 def test_settings_and_facts_reach_the_optimizer() -> None:
@@ -68,16 +46,7 @@ def test_each_sample_has_its_own_block_and_the_last_one_is_averaged_over_process
 
 
 def test_the_posterior_and_the_diagnostics_are_the_optimizer_s() -> None:
-    training = Quadratic(method := IVONMethod(Optim("ivon")))
-    method.gradients(training, torch.ones(1))  # type: ignore[arg-type]
-    training.optimizer.step()
-    found = method.finish(training, [])
-    expected = DiagGaussian.from_optimizer(training.model, training.optimizer)
-    assert torch.equal(found.std["weight"], expected.std["weight"])
-    assert torch.equal(found.mean["weight"], training.model.weight.detach())
-    (group,) = training.optimizer.diagnostics()
-    numbers = {name: value for name, value in asdict(group).items() if value is not None and name != "findings"}
-    assert method.diagnostics(training) == numbers
+    assert_learns_a_gaussian(IVONMethod(Optim("ivon")))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from tests.methods.test_ivon import FACTS, Quadratic
+from tests.methods.quadratic import FACTS, Quadratic
 from varlearn.methods.mc_dropout import MCDropoutMethod, MCDropoutSettings
 from varlearn.posterior import Point
 from varlearn.prediction import Dropout, predict

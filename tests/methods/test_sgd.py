@@ -3,10 +3,9 @@
 import torch
 from torch import nn
 
-from tests.methods.test_ivon import FACTS, Quadratic
+from tests.methods.quadratic import FACTS, assert_learns_a_point
 from varlearn.methods import Optim
 from varlearn.methods.sgd import SGDMethod
-from varlearn.posterior import Point
 
 
 def test_settings_reach_the_optimizer() -> None:
@@ -18,14 +17,4 @@ def test_settings_reach_the_optimizer() -> None:
 
 
 def test_one_pass_per_batch_and_the_weights_as_a_point() -> None:
-    training = Quadratic(method := SGDMethod(Optim("sgd")))
-    (loss,) = method.gradients(training, torch.ones(1))
-    assert training.calls == [(training.model.weight.item(), None, False)]
-    assert loss.item() == training.loss(torch.ones(1)).item()
-    found = method.finish(training, [])
-    assert isinstance(found, Point)
-    assert torch.equal(found.mean["weight"], training.model.weight.detach())
-    with torch.no_grad():
-        training.model.weight.add_(1.0)
-    assert not torch.equal(found.mean["weight"], training.model.weight.detach())
-    assert (method.predictor(found), method.averages, method.diagnostics(training)) == (found, False, {})
+    assert_learns_a_point(SGDMethod(Optim("sgd")))

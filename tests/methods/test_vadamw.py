@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.methods.test_ivon import FACTS, Quadratic
+from tests.methods.quadratic import FACTS, assert_learns_a_gaussian
 from varlearn import DiagGaussian, VAdamW, posterior
 from varlearn.cli import main
 from varlearn.data import Examples
@@ -99,18 +98,7 @@ def test_tokens_count_for_a_text() -> None:
 
 
 def test_the_posterior_and_the_diagnostics_are_the_optimizer_s() -> None:
-    training = Quadratic(method := VAdamWMethod(VAdamWSettings()))  # type: ignore[arg-type]
-    for _ in range(3):
-        method.gradients(training, torch.ones(1))  # type: ignore[arg-type]
-        training.optimizer.step()
-    found = method.finish(training, [])
-    expected = DiagGaussian.from_optimizer(training.model, training.optimizer)
-    assert torch.equal(found.std["weight"], expected.std["weight"])
-    assert torch.equal(found.mean["weight"], training.model.weight.detach())
-    (group,) = training.optimizer.diagnostics()
-    values = asdict(group).items()  # type: ignore[call-overload]
-    numbers = {name: value for name, value in values if value is not None and name != "findings"}
-    assert method.diagnostics(training) == numbers  # type: ignore[call-overload]
+    assert_learns_a_gaussian(VAdamWMethod(VAdamWSettings()), steps=3)
 
 
 @pytest.fixture(scope="module")
