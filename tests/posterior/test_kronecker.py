@@ -40,5 +40,29 @@ def test_wrong_factors_are_refused_with_their_cure() -> None:
         KroneckerGaussian(q.mean, q.right, q.right, q.scale)
     with pytest.raises(ValueError, match=r"scale\['w'\] has negative or non-finite entries"):
         KroneckerGaussian(q.mean, q.left, q.right, {"w": -q.scale["w"]})
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=r"scale\['w'\] has negative or non-finite entries"):
+            KroneckerGaussian(q.mean, q.left, q.right, {"w": torch.full((2, 3), value)})
+    with pytest.raises(ValueError, match=r"mean\['w'\] has NaN"):
+        KroneckerGaussian({"w": torch.full((2, 3), float("nan"))}, q.left, q.right, q.scale)
+    with pytest.raises(ValueError, match="scale and mean must have the same names"):
+        KroneckerGaussian(q.mean, q.left, q.right, {"v": q.scale["w"]})
+    with pytest.raises(ValueError, match="right and mean must have the same names"):
+        KroneckerGaussian(q.mean, q.left, {}, q.scale)
+    with pytest.raises(ValueError, match="temperature=-1.0 must be >= 0"):
+        q.at_temperature(-1.0)
+    cube = {"w": torch.ones(2, 3, 1)}
+    with pytest.raises(ValueError, match="give matrices and vectors"):
+        KroneckerGaussian(cube, {"w": torch.eye(2)}, {"w": torch.eye(3)}, cube)
+
+
+def test_there_is_no_density_without_a_width() -> None:
+    q, _ = posterior()
     with pytest.raises(ValueError, match=r"has zeros, so there is no density"):
         q.at_temperature(0.0).log_prob(q.mean)
+    scale = q.scale["w"].clone()
+    scale[0, 0] = 0.0
+    flat = KroneckerGaussian(q.mean, q.left, q.right, {"w": scale})
+    assert flat.sample(1)["w"].shape == (2, 3)
+    with pytest.raises(ValueError, match=r"has zeros, so there is no density"):
+        flat.log_prob(q.mean)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from varlearn.files import sealed
@@ -22,6 +23,7 @@ from varlearn.posterior import (
     prune,
     save,
 )
+from varlearn.posterior.posterior_file import read_header
 
 MEAN = {"w": torch.tensor([[1.0, -2.0]]), "b": torch.tensor([0.5])}
 HESS = {"w": torch.tensor([[0.25, -0.001]]), "b": torch.tensor([3.0])}
@@ -123,6 +125,18 @@ def test_a_file_of_version_1_has_temperature_1(path: Path) -> None:
     found = load(path)
     assert isinstance(found, DiagGaussian)
     assert (found.temperature, found.origin) == (1.0, Origin())
+
+
+@pytest.mark.parametrize("name", ["diag", "point", "mixture"])
+def test_the_header_is_read_without_the_tensors(path: Path, name: str) -> None:
+    posterior = POSTERIORS[name]
+    origin = Origin("vadamw", "squared_gradient", n=1000.0, batch_size=50.0)
+    save(replace(posterior, origin=origin) if isinstance(posterior, DiagGaussian) else posterior, path)
+    with safe_open(path, "pt") as file:
+        header = read_header(path, file.metadata()["varlearn"])
+    assert header.kind == type(posterior).__name__
+    assert header.origin == (origin if name == "diag" else Origin())
+    assert header.tied == ({"head": "w"} if name == "diag" else {})
 
 
 def test_a_malformed_origin_is_named(path: Path) -> None:
