@@ -197,6 +197,17 @@ def test_the_origin_is_known(make, ess: float | None, origin: Origin) -> None:
     assert DiagGaussian.from_optimizer(net, optimizer, ess=ess).origin == origin
 
 
+def test_sizes_that_the_optimizer_does_not_know_are_given_for_merging() -> None:
+    net = nn.Linear(1, 1)
+    origin = DiagGaussian.from_optimizer(net, IVON(net.parameters(), lr=0.1, ess=1.0), n=50).origin
+    assert origin == Origin("ivon", "ivon", n=50)
+    adamw = torch.optim.AdamW(net.parameters())
+    origin = DiagGaussian.from_optimizer(net, adamw, ess=50.0, n=50, batch_size=5).origin
+    assert origin == Origin("adamw", "sqrt_v", n=50, batch_size=5)
+    with pytest.raises(ValueError, match="n=0 must be > 0 and finite"):
+        DiagGaussian.from_optimizer(net, adamw, ess=50.0, n=0)
+
+
 def test_a_foreign_model_is_refused() -> None:
     opt = IVON(nn.Linear(3, 2).parameters(), lr=0.1, ess=1.0)
     with pytest.raises(ValueError, match=r"parameter of shape \(2, 3\) that is not in the model"):

@@ -92,6 +92,6 @@ def _check_size(what: str, name: str, value: float | None, meaning: str) -> None
     if value is None or not 0 < value < float("inf"):
         raise ValueError(
             f"{what}.origin.{name}={value}: h belongs to the mean loss, and the sum needs {meaning}, > 0 "
-            f"and finite; set it with dataclasses.replace(posterior, origin=Origin(curvature=..., {name}=...)), or as "
-            f"{name} in a recipe"
+            f"and finite; pass {name}= to DiagGaussian.from_optimizer, or set it with "
+            f"dataclasses.replace(posterior, origin=Origin(curvature=..., {name}=...)) or as {name} in a recipe"
         )

@@ -96,6 +96,8 @@ class DiagGaussian(AroundMean):
         *,
         ess: float | None = None,
         weight_decay: float | None = None,
+        n: float | None = None,
+        batch_size: float | None = None,
     ) -> DiagGaussian:
         """The posterior that an optimizer has learned, or the one the paper makes up for AdamW and SGD.
 
@@ -110,13 +112,17 @@ class DiagGaussian(AroundMean):
             optimizer: IVON (or another with its state), AdamW, Adam or SGD, with no sample in the weights.
             ess: N for AdamW and SGD, which do not know it; for IVON it is in the groups.
             weight_decay: delta in place of the groups'; for AdamW and SGD only.
+            n: training examples, which `merge` needs and IVON, AdamW and SGD do not know.
+            batch_size: examples of one step, which `merge` needs of AdamW.
 
         >>> net = nn.Linear(1, 1, bias=False)
         >>> sgd = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.0)
         >>> DiagGaussian.from_optimizer(net, sgd, ess=4.0).std["weight"].item()  # 1 / sqrt(4 * (1 + 0))
         0.5
         """
-        return cls(**read_optimizer(model, optimizer, ess=ess, weight_decay=weight_decay))
+        known = read_optimizer(model, optimizer, ess=ess, weight_decay=weight_decay)
+        sizes = {name: size for name, size in (("n", n), ("batch_size", batch_size)) if size is not None}
+        return cls(**known | {"origin": replace(known["origin"], **sizes)})
 
     @property
     def precision(self) -> Params:
