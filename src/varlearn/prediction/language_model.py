@@ -117,7 +117,10 @@ class _Tokens:
 
     def add(self, batch: int, outputs: Any, targets: Tensor | None, log_weights: Tensor) -> None:
         if targets is None:
-            raise ValueError(f"batch {batch} has no targets; language prediction scores the tokens in them")
+            raise ValueError(
+                f"batch {batch} has no targets, whose tokens are scored; give pairs (inputs, targets), or continue "
+                "texts with varlearn.generate"
+            )
         if not isinstance(outputs, Tensor) or outputs.dim() != 4:
             shape = tuple(outputs.shape[1:]) if isinstance(outputs, Tensor) else type(outputs).__name__
             raise ValueError(f"outputs {shape} must be logits of shape (B, T, V), or an object with `logits`")

@@ -121,6 +121,7 @@ figcaption {{ font-size: .88rem; line-height: 1.45; margin-top: .5rem; }}
 .track {{ background: var(--line); border-radius: 4px; }}
 .track .bar {{ display: block; height: 7px; border-radius: 4px; background: var(--color); min-width: 1px; }}
 details {{ margin-top: .5rem; font-size: .9rem; }}
+.wide + details {{ margin: -.7rem 0 1.7rem; }}
 summary {{ cursor: pointer; color: var(--soft); }}
 pre {{ background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .8rem; overflow-x: auto;
   font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, monospace; }}
