@@ -207,9 +207,9 @@ def lora(n: int, steps: int | None = None) -> Preset:
 
     - lr 0.03 with clip_radius 1e-3; hess_init 1e-3: adapters have few weights with large curvature.
     - ess at least 10^7: the adapters start at zero effect, and noise on both factors multiplies.
-    - lr 0.3 instead for less than 1,000 steps: adapters start at zero and have a way to go; a weight moves by up to 3e-4
-      in a step, as with AdamW at 1e-3. With 1 a small Llama stayed at chance (`experiments/lora`), and an encoder was
-      worse than with 0.5 (`experiments/finetune`).
+    - lr 0.3 instead for less than 1,000 steps: adapters start at zero and have a way to go; a weight moves by up to
+      3e-4 in a step, as with AdamW at 1e-3. With 1 a small Llama stayed at chance (`experiments/lora`), and an encoder
+      was worse than with 0.5 (`experiments/finetune`).
 
     Args:
         n: number of training examples.
