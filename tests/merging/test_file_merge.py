@@ -216,6 +216,15 @@ def test_a_folder_in_use_is_refused_and_untouched(paths: list[Path], tmp_path: P
     assert contents(tmp_path) == before
 
 
+def test_the_folder_of_the_process_may_be_the_result(
+    paths: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    merge_files(recipe(paths).plan(), Path())
+    assert (tmp_path / "here" / "model.safetensors").is_file()
+
+
 def test_the_recorded_base_is_checked(tmp_path: Path) -> None:
     base = folder(tmp_path / "base", 0)
     mark = weights_sha256(weights(0))

@@ -66,6 +66,7 @@ def merge_files(
         The record, which is also in `merge.json`: settings, inputs with checksums of their headers, checksums of the
         files that were written.
     """
+    out = out.absolute()
     check_out(out)
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes={shard_bytes} must be >= 1; 5,000,000,000 is usual")
