@@ -35,7 +35,9 @@ def main(dist: str) -> None:
         here, there = collected(ROOT), collected(unpacked)
     if missing := sorted(set(here) - set(there)):
         raise SystemExit(f"{sdist} lacks {len(missing)} tests, e.g. {missing[0]}; see tool.hatch in pyproject.toml")
-    files = [path for path in (ROOT / "src" / "varlearn").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [
+        path for path in (ROOT / "src" / "varlearn").rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    ]
     sources = {str(path.relative_to(ROOT / "src")) for path in files}
     if missing := sorted(sources - set(ZipFile(wheel).namelist())):
         raise SystemExit(f"{wheel} lacks {len(missing)} files, e.g. {missing[0]}; see tool.hatch in pyproject.toml")
