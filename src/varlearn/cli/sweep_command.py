@@ -18,7 +18,7 @@ from varlearn.cli.run_checks import check_device
 from varlearn.cli.setting_flags import setting_names, suggestion
 from varlearn.cli.show import say, table
 from varlearn.cli.train_command import chosen
-from varlearn.recipes.grid import TITLES, Criterion, Point, best, combinations, point, results
+from varlearn.recipes.grid import TITLES, Criterion, GridPoint, best, combinations, point, results
 from varlearn.recipes.range_search import RangeSearch, bounds, corners
 from varlearn.train.config import Run, to_json
 
@@ -71,10 +71,10 @@ def _search(
     values: dict[str, list[str]],
     trials: int,
     seed: int,
-    at: Callable[[dict[str, str]], Point],
-    train_points: Callable[[list[Point]], int],
+    at: Callable[[dict[str, str]], GridPoint],
+    train_points: Callable[[list[GridPoint]], int],
     device: str | None,
-) -> tuple[list[Point], int]:
+) -> tuple[list[GridPoint], int]:
     """Train what Optuna proposes. Runs that are finished already are told to it again, in the same order."""
     if trials < 1:
         raise ValueError(f"--trials {trials} must be at least 1")
@@ -82,7 +82,7 @@ def _search(
         at(words)
     check_device(device)
     require("optuna")
-    search, points, failed = RangeSearch(values, seed), list[Point](), 0
+    search, points, failed = RangeSearch(values, seed), list[GridPoint](), 0
     for _ in range(trials):
         proposed = at(search.propose())
         failed |= train_points([proposed])
@@ -106,7 +106,7 @@ def _checked_point(
     folder: Path,
     by: Criterion,
     words: dict[str, str],
-) -> Point:
+) -> GridPoint:
     """The runs of one combination, after everything about them is checked that can be before training."""
     found = point(words, _run(recipe, scale, seed, words), seeds, folder, by)
     for job in found.jobs:
@@ -115,7 +115,7 @@ def _checked_point(
     return found
 
 
-def _train_points(points: list[Point], *, device: str | None, quiet: bool) -> int:
+def _train_points(points: list[GridPoint], *, device: str | None, quiet: bool) -> int:
     """Finish the runs of these combinations; 1 if one of them failed."""
     from varlearn.recipes.jobs import run_all
 
@@ -175,7 +175,7 @@ def _check_folder(out: Path, run: Run) -> None:
     RunFolder(out).check(run, resume=True)
 
 
-def _conclude(points: list[Point], names: list[str], folder: Path) -> int:
+def _conclude(points: list[GridPoint], names: list[str], folder: Path) -> int:
     """Print the table, write `sweep.json` and `best.json`."""
     from varlearn.files.atomic import write_text
 

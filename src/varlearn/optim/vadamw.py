@@ -219,15 +219,15 @@ class VAdamW(VariationalOptimizer):
                 self._clipping.watch([member.param for member in members])
             self._measured = members
         known: tuple[dict[str, Any] | None, int] = (None, 0)  # group and step that the next five names are of
-        key, factor, _, sign, origin = Noise(0, 1.0, 1.0)
+        key, factor, _, sign, parts = Noise(0, 1.0, 1.0)
         for param, state, group, _ in members:  # most of the parameters of a group are at the same step
             if state["step"] != known[1] or group is not known[0]:
                 known = group, state["step"]
-                key, _, _, sign, origin = noises[id(group)]
+                key, _, _, sign, parts = noises[id(group)]
                 factor = vadamw.fisher_scale(
                     float(group["ess"]), float(group["batch_size"]), float(group["betas"][1]), known[1]
                 )
-            noises[id(param)] = Noise(key, factor, vadamw.prior_term(factor, state["prior_std"]), sign, origin)
+            noises[id(param)] = Noise(key, factor, vadamw.prior_term(factor, state["prior_std"]), sign, parts)
         return noises
 
     def _take_step(self, average: SampleAverage) -> None:

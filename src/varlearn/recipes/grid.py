@@ -21,7 +21,7 @@ TITLES: dict[Criterion, str] = {"validation": "validation NLL", "loo": "leave-on
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One combination of settings, and its runs: one per seed.
 
     Attributes:
@@ -56,7 +56,7 @@ def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
-def point(words: dict[str, str], run: Run, seeds: int, out: Path, by: Criterion = "validation") -> Point:
+def point(words: dict[str, str], run: Run, seeds: int, out: Path, by: Criterion = "validation") -> GridPoint:
     """The runs of one combination, each in its own folder; with validation data if they are judged by these.
 
     >>> from varlearn.recipes import recipe
@@ -67,17 +67,17 @@ def point(words: dict[str, str], run: Run, seeds: int, out: Path, by: Criterion 
         run = replace(run, data=replace(run.data, validation=HELD_OUT))
     name = ",".join(f"{setting}={value}" for setting, value in words.items()).replace("/", "_") or "as-it-is"
     runs = [replace(run, seed=run.seed + seed) for seed in range(seeds)]
-    return Point(words, tuple(Job(one, {}, out / f"{name}-seed{one.seed}") for one in runs), by)
+    return GridPoint(words, tuple(Job(one, {}, out / f"{name}-seed{one.seed}") for one in runs), by)
 
 
-def best(points: Sequence[Point]) -> Point | None:
+def best(points: Sequence[GridPoint]) -> GridPoint | None:
     """The point with the lowest finite NLL; None if there is none yet."""
     scored = [(nll, place) for place, point in enumerate(points) if (nll := point.nll()) is not None]
     finite = [pair for pair in scored if math.isfinite(pair[0])]
     return points[min(finite)[1]] if finite else None
 
 
-def results(points: Sequence[Point]) -> list[dict[str, Any]]:
+def results(points: Sequence[GridPoint]) -> list[dict[str, Any]]:
     """What is known of each point, for JSON: its settings, its folders, and its NLL or None."""
     rows = []
     for one in points:

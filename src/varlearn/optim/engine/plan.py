@@ -29,7 +29,7 @@ class Member(NamedTuple):
     index: int
 
 
-class Origin(NamedTuple):
+class KeyParts(NamedTuple):
     """What the key of a training sample is made of, so that a device can make the key of a later one by itself.
 
     Attributes:
@@ -47,9 +47,9 @@ class Origin(NamedTuple):
         """As `core.noise.derive_key` makes it.
 
         >>> from varlearn.core.noise import derive_key
-        >>> Origin(derive_key(3, 0), 0, 0).key == derive_key(3, 0)
+        >>> KeyParts(derive_key(3, 0), 0, 0).key == derive_key(3, 0)
         False
-        >>> Origin(fold_in(fold_in(0, 3), 1), 5, 2).key == derive_key(3, draw=5, replica=2, stream=1)
+        >>> KeyParts(fold_in(fold_in(0, 3), 1), 5, 2).key == derive_key(3, draw=5, replica=2, stream=1)
         True
         """
         return fold_in(fold_in(fold_in(self.base, self.draw), self.replica), 0)
@@ -63,14 +63,14 @@ class Noise(NamedTuple):
         ess: lambda at the draw.
         weight_decay: delta at the draw.
         sign: -1 for the mirror image of a sample.
-        origin: of the key of a training sample.
+        key_parts: what the key of a training sample is made of.
     """
 
     key: int
     ess: float
     weight_decay: float
     sign: float = 1.0
-    origin: Origin | None = None
+    key_parts: KeyParts | None = None
 
     @property
     def scale(self) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from varlearn.core.dtypes import state_dtype
 from varlearn.optim.engine.plan import Fold, Member
-from varlearn.optim.ranks.rank_agreement import Place, Report, exchange, refuse_different, world_size
+from varlearn.optim.ranks.rank_agreement import Place, RankReport, exchange, refuse_different, world_size
 from varlearn.optim.sampling.members import Members
 from varlearn.optim.sampling.sample import Sample
 from varlearn.optim.sampling.sample_average import SampleAverage, dense_grad
@@ -220,7 +220,7 @@ class RankAverage(SampleAverage):
         """Average the products over samples and ranks."""
         products = self._products
         assert products is not None
-        mine = Report(*self._place, len(self.samples), products.fingerprint, self._captured_total, self._total())
+        mine = RankReport(*self._place, len(self.samples), products.fingerprint, self._captured_total, self._total())
         reports = exchange(mine, products.flat.device)
         refuse_different(reports)
         self._refuse_averaged(reports)
@@ -241,7 +241,7 @@ class RankAverage(SampleAverage):
         return fingerprint(grad for grad in self.gradients(list(self.grads)) if grad is not None)
 
     @staticmethod
-    def _refuse_averaged(reports: list[Report]) -> None:
+    def _refuse_averaged(reports: list[RankReport]) -> None:
         """Raise, on all ranks alike, where the gradients were averaged before the products were made."""
         local = [report.local for report in reports]
         if len(local) > 1 and local[0] != 0.0 and all(value == local[0] for value in local):
@@ -270,5 +270,5 @@ class SharedAverage(SampleAverage):
         grads = [grad for grad in self.gradients(list(self.grads)) if grad is not None]
         first = self._place.step * _COMPARED % max(1, len(grads))
         compared = (grads + grads)[first : first + min(_COMPARED, len(grads))]
-        mine = Report(*self._place, samples=len(self.samples), now=fingerprint(compared))
+        mine = RankReport(*self._place, samples=len(self.samples), now=fingerprint(compared))
         refuse_different(exchange(mine, self._device))

@@ -29,10 +29,10 @@ class Shadow:
         if optimizer._is_distributed():
             products = optimizer._sample(train=True).products
             assert isinstance(products, ddp.LocalProducts)
-            rank_agreement.exchange(rank_agreement.Report(), products.flat.device)
+            rank_agreement.exchange(rank_agreement.RankReport(), products.flat.device)
             products.reduce(1.0)
         elif rank_agreement.world_size() > 1:
-            rank_agreement.exchange(rank_agreement.Report(), optimizer.join_device)
+            rank_agreement.exchange(rank_agreement.RankReport(), optimizer.join_device)
 
     @torch.no_grad()
     def post_hook(self, is_last_joiner: bool) -> None:

@@ -40,7 +40,7 @@ class Place(NamedTuple):
     seed: int
 
 
-class Report(NamedTuple):
+class RankReport(NamedTuple):
     """What a rank tells the others at `step()`.
 
     Attributes:
@@ -96,14 +96,14 @@ def agree_on_seeds(defaults: dict[str, Any], groups: list[dict[str, Any]], devic
             holder["seed"] = agreed
 
 
-def exchange(report: Report, device: torch.device) -> list[Report]:
+def exchange(report: RankReport, device: torch.device) -> list[RankReport]:
     """The reports of all ranks that have inputs."""
     numbers = [0.0 if isinstance(value, Tensor) else value for value in report]
     mine = torch.tensor(numbers, dtype=torch.float64, device="cpu").to(device, non_blocking=True)
     for index, value in enumerate(report):
         if isinstance(value, Tensor):
             mine[index] = value
-    return [found for found in (Report(*numbers) for numbers in _gather(mine, "step()")) if found.draws >= 0.0]
+    return [found for found in (RankReport(*numbers) for numbers in _gather(mine, "step()")) if found.draws >= 0.0]
 
 
 def _gather(mine: Tensor, where: str) -> list[list[float]]:
@@ -120,7 +120,7 @@ def _gather(mine: Tensor, where: str) -> list[list[float]]:
     return torch.stack(ranks).tolist()
 
 
-def refuse_different(reports: list[Report]) -> None:
+def refuse_different(reports: list[RankReport]) -> None:
     """Raise, on all ranks alike, where the ranks are not at the same step with the same gradients."""
     places = [(int(report.draws), int(report.samples)) for report in reports]
     steps = [int(report.step) for report in reports]

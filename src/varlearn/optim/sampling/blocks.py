@@ -11,7 +11,7 @@ from torch import Tensor
 
 from varlearn.core.noise import derive_key, fold_in
 from varlearn.optim import hyper
-from varlearn.optim.engine.plan import Member, Noise, Noises, Origin
+from varlearn.optim.engine.plan import KeyParts, Member, Noise, Noises
 from varlearn.optim.engine.triton.capturing import is_capturing
 from varlearn.optim.ranks.ranked import Ranked
 from varlearn.optim.sampling.gradient_guard import GradientGuard
@@ -241,8 +241,8 @@ class SamplingBlocks(Ranked, SavedState):
             key = fold_in(derive_key(group["seed"], group["draws"], stream=_EVAL), self._eval_draws)
             return Noise(key, *scale)
         base = fold_in(fold_in(0, group["seed"]), _TRAIN)
-        origin = Origin(base, group["draws"] + len(self._average.samples), self._replica(group) or 0)
-        return Noise(origin.key, *scale, origin=origin)
+        parts = KeyParts(base, group["draws"] + len(self._average.samples), self._replica(group) or 0)
+        return Noise(parts.key, *scale, key_parts=parts)
 
     def _anneal(self) -> None:
         """Follow a schedule that depends on the steps taken, where the optimizer has one."""

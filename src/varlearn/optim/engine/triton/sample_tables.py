@@ -10,7 +10,7 @@ from torch import Tensor
 
 from varlearn.core.noise import signed
 from varlearn.optim.engine.native import scalars
-from varlearn.optim.engine.plan import Member, Noises, Origin
+from varlearn.optim.engine.plan import KeyParts, Member, Noises
 from varlearn.optim.engine.triton import capturing, sample_kernels
 from varlearn.optim.engine.triton.device_tables import DeviceTable
 from varlearn.optim.engine.triton.launching import Launcher
@@ -41,7 +41,7 @@ class SampleTables:
         self._members, self._groups, self._launcher = members, groups, launcher
         self._scaling, self._count, self._device = scaling, count, device
         self._draw_keys, self._step_keys = DeviceTable(torch.int64, device), DeviceTable(torch.int64, device)
-        self._origins, self._facts = DeviceTable(torch.int64, device), DeviceTable(torch.float64, device)
+        self._key_parts, self._facts = DeviceTable(torch.int64, device), DeviceTable(torch.float64, device)
         self._scales = DeviceTable(torch.float32, device)
         with torch.inference_mode(False):
             self._draws = torch.zeros(len(groups), dtype=torch.int64, device=device)
@@ -52,24 +52,24 @@ class SampleTables:
 
     def of(self, noises: Noises) -> tuple[Tensor, Tensor]:
         """(keys of the groups, three numbers for each row of which sigma is made)."""
-        origins = [noises[group].origin for group in self._groups]
-        known = [origin for origin in origins if origin is not None]
-        if len(known) == len(origins):
+        parts = [noises[group].key_parts for group in self._groups]
+        known = [each for each in parts if each is not None]
+        if len(known) == len(parts):
             return self._keys(known), self._scales_of(noises, is_training=True)
         capturing.refuse(self._device, "its sample is for evaluation; draw such samples outside of the graph")
         self._draw_keys.write([signed(noises[group].key) for group in self._groups])
         return self._draw_keys.tensor, self._scales_of(noises, is_training=False)
 
-    def _keys(self, origins: Sequence[Origin]) -> Tensor:
+    def _keys(self, parts: Sequence[KeyParts]) -> Tensor:
         """The keys of a training sample. In a CUDA graph, of the one that comes so many after the last one."""
         is_captured, words = capturing.is_capturing(self._device), list[int]()
-        for (base, draw, replica), last in zip(origins, self._last_draws, strict=True):
+        for (base, draw, replica), last in zip(parts, self._last_draws, strict=True):
             words += [signed(base), replica, draw - last if is_captured else draw]
-        self._origins.write(words)
-        tables = self._origins.tensor, self._draws, self._made_keys, len(origins), int(is_captured)
+        self._key_parts.write(words)
+        tables = self._key_parts.tensor, self._draws, self._made_keys, len(parts), int(is_captured)
         self._launcher.run_once(sample_kernels.make_keys, *tables)
-        self._made_for = [signed(origin.key) for origin in origins]
-        self._last_draws = [origin.draw for origin in origins]
+        self._made_for = [signed(each.key) for each in parts]
+        self._last_draws = [each.draw for each in parts]
         return self._made_keys
 
     def _scales_of(self, noises: Noises, is_training: bool) -> Tensor:
