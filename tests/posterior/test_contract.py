@@ -61,6 +61,14 @@ def test_it_is_a_posterior_whose_samples_are_functions_of_seed_and_number(name: 
         assert not torch.equal(one["weight"], other["weight"])
 
 
+@pytest.mark.parametrize("name", RANDOM)
+def test_seed_0_and_sample_0_are_the_defaults(name: str) -> None:
+    q = POSTERIORS[name]
+    for draw in (q.sample, *([q.perturbation] if name in GAUSSIANS else [])):
+        for given, at in ((draw(), (0, 0)), (draw(3), (3, 0)), (draw(index=3), (0, 3))):
+            assert all(torch.equal(given[key], value) for key, value in draw(*at).items())
+
+
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_the_global_random_state_is_left_alone(name: str) -> None:
     before = torch.get_rng_state()
