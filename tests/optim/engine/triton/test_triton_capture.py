@@ -198,16 +198,17 @@ def test_a_replay_with_a_bad_gradient_is_dropped(build: Any) -> None:
     assert_same(graphed.outcome(), plain.outcome())
 
 
-def test_the_learning_rate_may_be_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_the_learning_rate_may_be_on_the_device(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (hyper, lr_history, stepping):
         monkeypatch.setattr(module, "stays_on_device", lambda value: isinstance(value, Tensor))
     for build in (ivon, vadamw):
-        rate = torch.tensor(0.1)
-        plain, graphed = Training(build, in_block, lr=0.1), Training(build, in_block, lr=rate)
+        rate = torch.tensor(0.125, dtype=dtype)
+        plain, graphed = Training(build, in_block, lr=0.125), Training(build, in_block, lr=rate)
         graphed.steps(3)
         graph = graphed.capture()
         plain.steps(3)
-        for value in (0.05, 0.2, 0.01):
+        for value in (0.0625, 0.25, 0.015625):  # which bfloat16 has exactly
             rate.fill_(value)
             plain.opt.param_groups[0]["lr"] = value
             plain.steps(1)

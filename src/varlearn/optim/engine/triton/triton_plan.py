@@ -204,6 +204,7 @@ class TritonPlan:
         known: dict[tuple[int, bool], int] = {}
         keys = [0] * len(self._groups)
         kinds: dict[tuple[Any, ...], list[int]] = {}
+        rates: dict[Tensor, Tensor] = {}  # those on the device, in the dtype that the kernel reads
         for (k, _, _), (grad, hhat), its in zip(rows, self._readable.of(rows), settings, strict=True):
             kind = id(its), hhat is not None
             if kind not in known:
@@ -214,7 +215,9 @@ class TritonPlan:
             words[row + at.SETTINGS] = known[kind]
             words[row + at.HOST_STEP] = int(state["step"])
             words[row + at.STEP] = int(state["step"]) - self._count.known_drift(k, int(state["step"]) - 1)
-            words[row + at.LR_AT] = 0 if its.device_lr is None else its.device_lr.data_ptr()
+            if (rate := its.device_lr) is not None and rate not in rates:
+                rates[rate] = rate.detach().to(self._device, torch.float32)
+            words[row + at.LR_AT] = 0 if rate is None else rates[rate].data_ptr()
             facts[at.FACTS * k : at.FACTS * (k + 1)] = self._its.facts(its)
             how = at.GIVEN if hhat is not None else HOW[its.approximation]
             kinds.setdefault((*self._kinds[k], grad.dtype, how), []).append(k)
