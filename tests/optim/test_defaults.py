@@ -12,8 +12,7 @@ ALL = {"nonfinite": "skip", "max_grad_norm": None, "foreach": None, "maximize": 
 DRAWING = ALL | {"seed": None, "mc_samples": 1}
 IN_MEMORY = DRAWING | {"noise": "independent", "memory": "fast"}
 COMPILED = IN_MEMORY | {"fused": None}
-IVON_LIKE = {"hess_init": 1.0, "betas": (0.9, 0.99999), "weight_decay": 1e-4}
-IVON_LIKE |= {"clip_radius": math.inf, "prior_mean": None}
+IVON_LIKE = {
     "hess_init": 1.0,
     "betas": (0.9, 0.99999),
     "weight_decay": 1e-4,
