@@ -24,7 +24,8 @@ TRAIN = """Train a recipe, predict, and score.
 
 A file given with --config changes the settings of the recipe, and flags change both. --lr is short for --optim.lr, and
 so on. A change affects nothing else: after another --data.subset or --train.epochs, IVON's ess and beta2 are still
-those of the recipe. "none" is a value: --data.subset none takes all examples.
+those of the recipe. Only --epochs takes the place of a recipe's number of steps. "none" is a value: --data.subset none
+takes all examples.
 
 At the end the test set is predicted at the mean and averaged over the posterior, and advice is printed if something is
 wrong. Ctrl-C saves; varlearn train --resume --out FOLDER goes on with the same settings.
