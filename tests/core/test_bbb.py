@@ -89,3 +89,9 @@ def regression(n: int, noise: float, orthogonal: bool) -> tuple[torch.Tensor, to
     if orthogonal:
         inputs = torch.linalg.qr(inputs).Q * torch.tensor([2.0, 5.0, 9.0]).double()
     return inputs, inputs @ torch.tensor([1.0, -2.0, 0.5]).double() + noise * torch.randn(n).double()
+
+
+def test_wide_standard_deviations_are_their_own_rho() -> None:
+    assert [bbb.rho_of(std) for std in (30.0, 1e4)] == [30.0, 1e4]
+    assert bbb.rho_of(29.0) == pytest.approx(29.0, rel=1e-12)
+    assert bbb.rho_of(3.0) < 2.96

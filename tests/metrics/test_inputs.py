@@ -27,8 +27,15 @@ def test_rounded_softmax_is_accepted_in_every_dtype(dtype: torch.dtype, classes:
         assert sum(len(chunk) for _, chunk in checked_rows(log_probs)) == 20
 
 
-def test_the_tolerances_of_the_documentation() -> None:
-    assert {dtype: SUM_TOLERANCE[dtype] for dtype in DTYPES} == dict(zip(DTYPES, (1e-5, 1e-4, 1e-2, 5e-2), strict=True))
+@pytest.mark.parametrize(("dtype", "tolerance"), list(zip(DTYPES, (1e-5, 1e-4, 1e-2, 5e-2), strict=True)))
+def test_the_tolerances_of_the_documentation(dtype: torch.dtype, tolerance: float) -> None:
+    assert SUM_TOLERANCE[dtype] == tolerance
+    for sign in (-1, 1):
+        assert (
+            from_probs(torch.tensor([[0.5, 0.5 + sign * 0.7 * tolerance]], dtype=torch.float64).to(dtype)).numel() == 2
+        )
+        with pytest.raises(ValueError, match="must be 1 within"):
+            from_probs(torch.tensor([[0.5, 0.5 + sign * 1.4 * tolerance]], dtype=torch.float64).to(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

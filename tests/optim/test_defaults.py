@@ -5,6 +5,8 @@ import math
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from varlearn.optim import BBB, BSAM, IVON, IVON2021, SAM, VOGN, AdaHessian, VAdamW
 
@@ -41,6 +43,11 @@ def test_defaults(optimizer: Any) -> None:
     parameters = inspect.signature(optimizer).parameters.values()
     found = {each.name: each.default for each in parameters if each.default is not each.empty}
     assert found == DEFAULTS[optimizer]
+    needed = {"lr": 0.1, "ess": 1.0} if optimizer is not VAdamW else {"n": 1, "batch_size": 1}
+    given = {name: value for name, value in needed.items() if name in inspect.signature(optimizer).parameters}
+    (group,) = optimizer([nn.Parameter(torch.ones(1))], **given).param_groups
+    kept = found.keys() & group.keys() - {"seed", "ess", "lr", "fused", "prior_width"}
+    assert {name: group[name] for name in kept} == {name: found[name] for name in kept}
     assert {name: type(value) for name, value in found.items()} == {
         name: type(value) for name, value in DEFAULTS[optimizer].items()
     }  # 1 is not True

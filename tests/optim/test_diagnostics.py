@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from varlearn import IVON, VAdamW
+from varlearn.optim import diagnostics
 
 
 def trained(steps: int, **kwargs: object) -> IVON:
@@ -84,6 +85,12 @@ def test_quantiles_of_a_large_matrix_see_all_its_columns() -> None:
     opt.state[weight]["hess"][:, 1::2] = 5.0
     (report,) = opt.diagnostics()
     assert (report.curvature_low, report.curvature_high) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize(("size", "every"), [(1, 1), (10, 1), (3 * 65536 - 1, 1), (3 * 65536, 3), (5 * 65536, 5)])
+def test_quantiles_are_of_65536_entries_at_least(size: int, every: int) -> None:
+    values = torch.arange(float(size))
+    assert torch.equal(diagnostics._some(values), values[::every])
 
 
 def test_an_optimizer_that_has_drawn_nothing_has_nothing_to_say() -> None:

@@ -43,6 +43,18 @@ def test_max_grad_norm_scales_ghat_alone(count: int) -> None:
     samples.check(opt, factor=0.1 / (norm(mean_grad) + 1e-6), hess_factor=1.0)
 
 
+def test_the_norm_is_divided_by_as_pytorch_does() -> None:
+    """max / (norm + 1e-6)."""
+    ours, theirs = (nn.Parameter(torch.ones(2, dtype=torch.float64)) for _ in range(2))
+    opt = IVON([ours], max_grad_norm=1e-6, **KWARGS)
+    in_block(opt, lambda: (2e-6 * ours[0]).sum())
+    opt.step()
+    (2e-6 * theirs[0]).backward()
+    clip_grad_norm_([theirs], 1e-6)
+    assert theirs.grad is not None
+    torch.testing.assert_close(opt.state[ours]["momentum"], (1 - BETA1) * theirs.grad, rtol=1e-6, atol=0.0)
+
+
 def test_max_grad_norm_in_float16_where_the_norm_overflows() -> None:
     weight = nn.Parameter(torch.zeros(10_000, dtype=torch.float16))
     opt = IVON([weight], max_grad_norm=1.0, **KWARGS)

@@ -154,6 +154,15 @@ def test_a_model_that_is_cast_up_while_training_goes_on(memory: str) -> None:
     assert not torch.equal(model.scale, mean[0])
 
 
+def test_a_model_that_was_cast_up_has_no_second_mean() -> None:
+    model, opt = fresh(torch.bfloat16)
+    step(model, opt)
+    assert all(state["mean"].dtype == torch.float32 for state in opt.state.values())
+    model.float()
+    step(model, opt)
+    assert not any("mean" in state for state in opt.state.values())
+
+
 # Low precision
 
 
