@@ -50,6 +50,8 @@ def test_the_scores_that_few_ask_for_are_folded() -> None:
 def test_another_split_than_the_test_set_is_named() -> None:
     dev = RunResults("new", "sgd", metrics={"mean": {"nll": 0.1}}, config={"data": {"name": "rte", "test": "dev"}})
     assert "Scores on dev data." in score_tables(all_series(grouped([dev])))
+    odd = RunResults("new", "sgd", metrics={"mean": {"nll": 0.1}}, config={"data": {"test": ["<b>"]}})
+    assert "<b>" not in score_tables(all_series(grouped([odd])))
 
 
 def test_one_row_is_not_the_best_of_itself_and_different_data_are_not_compared() -> None:

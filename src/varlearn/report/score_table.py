@@ -62,8 +62,9 @@ def score_tables(series: Sequence[Series], *, compared: bool = True) -> str:
 
 def tested_on(series: Sequence[Series]) -> str:
     """The data that the scores are about, in words: the test set, unless the runs name another split."""
-    names = dict.fromkeys(run.config.get("data", {}).get("test", "test") for one in series for run in one.group.runs)
-    return "the test set" if list(names) in ([], ["test"]) else f"{' and '.join(map(str, names))} data"
+    splits = [run.config.get("data", {}).get("test", "test") for one in series for run in one.group.runs]
+    names = dict.fromkeys(map(str, splits))
+    return "the test set" if list(names) in ([], ["test"]) else f"{' and '.join(names)} data"
 
 
 def outside_table(series: Sequence[Series], *, compared: bool = True) -> str:
