@@ -43,6 +43,18 @@ def test_the_statistics_of_a_known_state() -> None:
     assert report.effective_step == pytest.approx(0.1 * math.sqrt((1.0 + 1.5**2) / 2))
 
 
+def test_the_next_step_is_that_of_the_debiased_momentum() -> None:
+    opt = trained(3, betas=(0.5, 0.9), hess_init=1.0, weight_decay=0.25, rescale_lr=False)
+    (weight,) = opt.param_groups[0]["params"]
+    state = opt.state[weight]
+    with torch.no_grad():
+        weight.zero_()
+        state["hess"].fill_(0.75)
+        state["momentum"].fill_(0.875)
+    (report,) = opt.diagnostics()
+    assert report.effective_step == pytest.approx(0.1 / 3 * 0.875 / (1 - 0.5**3))  # h + delta = 1
+
+
 def test_the_posterior_of_a_known_state() -> None:
     """sigma^2 = 1 / (100 (h + 0.25)); h / (h + delta) is 0.75, 0 for a negative h, and 0.5."""
     first, second = nn.Parameter(torch.tensor([3.0, -4.0])), nn.Parameter(torch.tensor([0.0]))

@@ -157,3 +157,12 @@ def test_the_squared_diagonal_of_adahessian_recovers(engine: str) -> None:
     assert opt.saturated_weights == 1
     step(200, torch.ones(5))
     assert float((weight.detach() - 1.0).abs().max()) < 0.2
+
+
+def test_the_averages_are_looked_at_every_64_steps() -> None:
+    opt, weight = make()
+    counts = []
+    for step in range(1, 129):
+        push(opt, weight, torch.full((5,), 1e25 if step == 3 else 1.0))
+        counts.append(opt.saturated_weights)
+    assert counts == [0] * 63 + [5] * 65
