@@ -92,7 +92,9 @@ def test_no_seed_is_below_90_per_cent(task: str) -> None:
     assert min(accuracy for accuracy, _ in results(task)["README"]) >= 0.9, results(task)
 
 
-LOSES = pytest.mark.xfail(strict=False, reason="NLL .075 against .068; not so on other tables: experiments/small_tables")
+LOSES = pytest.mark.xfail(
+    strict=False, reason="NLL .075 against .068; not so on other tables: experiments/small_tables"
+)
 
 
 @pytest.mark.parametrize("task", ["digits", pytest.param("breast cancer", marks=LOSES)])
