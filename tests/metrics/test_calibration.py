@@ -193,3 +193,11 @@ def test_20_bins_are_the_default(metric) -> None:
     assert metric(log_probs, targets) == metric(log_probs, targets, 20)
     assert metric(log_probs, targets) != metric(log_probs, targets, 21)
     assert len(reliability_curve(log_probs, targets).count) == 20
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_targets_that_are_no_classes_are_refused(metric) -> None:
+    with pytest.raises(ValueError, match=r"targets row 1 is 2, must be a class in 0 .. 1"):
+        metric(TABLE, torch.tensor([0, 2, 0, 0]))
+    with pytest.raises(ValueError, match="targets has 3 rows and log_probs 4"):
+        metric(TABLE, TARGETS[:3])
