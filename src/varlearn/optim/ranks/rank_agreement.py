@@ -113,8 +113,8 @@ def _gather(mine: Tensor, where: str) -> list[list[float]]:
         dist.all_gather(ranks, mine)
     except RuntimeError as error:
         raise RuntimeError(
-            f"rank {rank()} waited in {where} for other ranks that did not come ({error}); every rank must take the "
-            "same steps. Where some have fewer batches, train in `with Join([model, optimizer]):` of "
+            f"rank {rank()} waited in {where} for the other ranks, which did not come ({error}); every rank must take "
+            "the same steps. Where some have fewer batches, train in `with Join([model, optimizer]):` of "
             "torch.distributed.algorithms"
         ) from error
     return torch.stack(ranks).tolist()
