@@ -121,8 +121,8 @@ class _Average:
         logits = as_floats(outputs)  # (S, B, ..., C)
         if logits.dim() < 3 or logits.shape[-1] < 2:
             raise ValueError(
-                f"outputs of shape {tuple(logits.shape[1:])} must be logits (B, C) with C >= 2 classes; for one logit "
-                "z per example return torch.stack([0 * z, z], -1), and give a single example as inputs[None]"
+                f"outputs of shape {tuple(logits.shape[1:])} must be logits (B, C) with C >= 2 classes; "
+                "for one logit z per example return torch.stack([0 * z, z], -1); give a single example as inputs[None]"
             )
         log_probs = torch.log_softmax(logits, -1)
         check_numbers(log_probs, batch)
